@@ -1,40 +1,40 @@
 """Membership, assignment and committed offsets of stream groups.
 
-A stream group shares the partitions of topics among its members and remembers how far they read.
-This room decides who owns what, when a silent member is gone, and whose commit counts. It keeps
-no messages, computes no lag, and knows topics only by name and partition count. It never reads a
-clock, makes an id or waits: time and ids are arguments, and what shall happen is returned.
+A stream group distributes the partitions of topics among its members and stores their committed
+offsets. This room decides who owns what, when a silent member has failed, and which commits are
+accepted. It holds no messages, computes no lag, and has of topics only name and partition count. It
+never reads a clock, generates an id or waits: time and ids are arguments, and effects are returned.
 
 One `Coordinator` owns all groups of one partition of `__consumer_offsets`.
 
 **Loading.** `topics_changed(now_ms, topics)` with all topics, `replay(key, value)` for each record
 of the partition, oldest first, then `loaded(now_ms)`. Until both have happened every call is
 refused with `CoordinatorLoading`. `topics_changed` is called again, with all topics, whenever one
-is created, grows or is deleted; the offsets of a deleted topic go with it.
+is created, extended or deleted; the offsets of a deleted topic are deleted with it.
 
 **Calls.** `join`, `sync`, `heartbeat`, `leave` (classic members), `consumer_heartbeat` (members
 the server assigns), `commit_offsets`, `delete_offsets` and `delete_group` take a call, a `token`
-and `now_ms`. They return effects, or raise the `GoQueueError` that is the answer. The answer to a
-token comes as a `Reply`, at once or with the effects of any later call, exactly once.
-`fetch_offsets`, `list_groups`, `describe_group` and `rebalances` answer directly.
+and `now_ms`. They return effects, or raise the `GoQueueError` that is the response. The response to
+a token is a `Reply`, at once or among the effects of any later call, exactly once.
+`fetch_offsets`, `list_groups`, `describe_group` and `rebalances` return their results directly.
 
-**Effects**, in this order: `Reply(token, result)` answers a waiting call with a result or an
+**Effects**, in this order: `Reply(token, result)` completes a waiting call with a result or an
 error. `Persist(write_id, group_id, records)` appends the records as one batch; when they are
 durable call `persisted(write_id, now_ms)`, when they are refused call
-`persist_failed(write_id, error, now_ms)` with the retryable error that the waiting callers shall
-see. Both return effects. A group has one write under way at a time, so the order between writes
-does not matter. There is no undo to perform: answers wait here until the records they speak of
-are durable, and a group whose membership could not be written rests, refusing calls with
-`CoordinatorLoading`, and then goes on from what the log holds.
+`persist_failed(write_id, error, now_ms)` with the retryable error for the waiting callers. Both
+return effects. A group has one write in flight at a time, so the order between writes does not
+matter. There is no undo to perform: replies wait here until the records they depend on are
+durable, and a group whose membership could not be written pauses, refusing calls with
+`CoordinatorLoading`, and then continues from what the log holds.
 
-**Transactions.** `commit_offsets` with an identity commits offsets that count when the open
-transaction of that producer does. Its `Persist` names the identity, and the batch is marked so in
-the log; `ended(producer_id, is_commit, now_ms)` tells that the transaction's end is durable there.
-When loading, `replay` names the producer of such a batch, and `replay_end` its end.
+**Transactions.** `commit_offsets` with an identity commits offsets that take effect when the open
+transaction of that producer commits. Its `Persist` has the identity, with which the batch is marked
+in the log; `ended(producer_id, is_commit, now_ms)` reports that the transaction's end is durable
+there. When loading, `replay` takes the producer of such a batch, and `replay_end` its end.
 
-**Time.** After any call, ask `next_deadline_ms()` and call `tick(now_ms)` then.
+**Time.** After any call, get `next_deadline_ms()` and call `tick(now_ms)` then.
 
-**Resigning.** `resign(error)` answers everybody who waits; drop the coordinator afterwards.
+**Resigning.** `resign(error)` completes all waiting calls; drop the coordinator afterwards.
 """
 
 from goqueue.groups.assignors import (

@@ -1,8 +1,8 @@
-"""Who gets which partition: pure functions from subscriptions to an assignment.
+"""Partition assignment: pure functions from subscriptions to an assignment.
 
-Every assignor takes the topics of each member, the partition count of each topic, and what each
-member has now. Members are served in the order of the mapping. Every partition of a subscribed
-topic gets exactly one owner, who subscribes to it.
+Every assignor takes the topics of each member, the partition count of each topic, and the current
+assignment. Members are processed in the order of the mapping. Every partition of a subscribed topic
+gets exactly one owner, which subscribes to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Assignor = Callable[[Subscriptions, Mapping[str, int], Mapping[str, Partitions]]
 def assign_range(
     subscriptions: Subscriptions, topics: Mapping[str, int], current: Mapping[str, Partitions]
 ) -> Assignment:
-    """Give each member one run of every topic, so that equal topics are read side by side."""
+    """Give each member one range of every topic, so that topics are co-partitioned."""
     shares: dict[str, list[Partition]] = {member: [] for member in subscriptions}
     for topic, members in _subscribers(subscriptions, topics).items():
         size, larger = divmod(topics[topic], len(members))
@@ -35,7 +35,7 @@ def assign_range(
 def assign_roundrobin(
     subscriptions: Subscriptions, topics: Mapping[str, int], current: Mapping[str, Partitions]
 ) -> Assignment:
-    """Deal all partitions out in turn, passing over members that do not read the topic."""
+    """Assign all partitions round-robin, skipping members that do not subscribe to the topic."""
     shares: dict[str, list[Partition]] = {member: [] for member in subscriptions}
     members = list(subscriptions)
     turn = 0
@@ -78,7 +78,7 @@ SERVER_ASSIGNORS: dict[str, Assignor] = {
 
 
 def _subscribers(subscriptions: Subscriptions, topics: Mapping[str, int]) -> dict[str, list[str]]:
-    """The members that read each topic, in their order."""
+    """The members that subscribe to each topic, in order."""
     readers: dict[str, list[str]] = {}
     for member, wanted in subscriptions.items():
         for topic in wanted:
@@ -90,7 +90,7 @@ def _subscribers(subscriptions: Subscriptions, topics: Mapping[str, int]) -> dic
 def _kept(
     subscriptions: Subscriptions, topics: Mapping[str, int], current: Mapping[str, Partitions]
 ) -> Assignment:
-    """What each member may keep: it exists, is subscribed to, and nobody before it claims it."""
+    """What each member keeps: it exists, is subscribed to, and no earlier member claims it."""
     claimed: set[Partition] = set()
     kept: Assignment = {}
     for member, wanted in subscriptions.items():
@@ -107,9 +107,9 @@ def _kept(
 
 
 def _fill_quotas(kept: Assignment, free: list[Partition]) -> Assignment:
-    """All members read the same: each gets the average, rounded up or down.
+    """Give each member the average, rounded up or down, if all have the same subscription.
 
-    Rounding up goes to those who have most already, so that nobody gives away more than it must.
+    The larger shares go to the members that have most already, so that as few as possible move.
     """
     if not kept:
         return {}

@@ -1,9 +1,9 @@
-"""Balancing members that do not all read the same topics.
+"""Balances members that do not all subscribe to the same topics.
 
-All partitions of a topic are alike to its readers, so the question is only how many of each topic
-a member has. A rich member is relieved along a chain: it gives a partition to a reader of that
-topic, which may pass on one of another topic, until it reaches somebody with at least two fewer
-than the first. When no such chain is left, no assignment is more even.
+All partitions of a topic are equivalent to its subscribers, so only the number of partitions of
+each topic per member matters. A member with many is relieved along a chain: it gives a partition to
+a subscriber of that topic, which may pass on one of another topic, until the chain reaches a member
+with at least two fewer than the first. When no such chain is left, no assignment is more even.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from goqueue.groups.partitions import Partition, Partitions
 
-Link = tuple[str, str]  # a giver, and the topic it gives from
+Link = tuple[str, str]  # a giver, and the topic of the partition it gives
 
 
 class Balance:
@@ -30,11 +30,11 @@ class Balance:
                 self._give(member, topic, number)
 
     def settle(self, free: Sequence[Partition]) -> dict[str, Partitions]:
-        """Hand out what is free, then even out the rest."""
+        """Assign free partitions, then even out the rest."""
         free_by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, number in free:
             free_by_topic[topic].append(number)
-        # Topics with few readers leave less choice, so they go first.
+        # Topics with few subscribers leave less choice, so they go first.
         for topic in sorted(free_by_topic, key=lambda topic: len(self._readers[topic])):
             self._hand_out(topic, free_by_topic[topic])
         while chain := self._find_chain():
@@ -45,7 +45,7 @@ class Balance:
         }
 
     def _hand_out(self, topic: str, numbers: list[int]) -> None:
-        """Each partition goes to the poorest reader."""
+        """Give each partition to the subscriber with the fewest."""
         poorest = [(self._load[each], place) for place, each in enumerate(self._readers[topic])]
         heapq.heapify(poorest)
         for number in numbers:
@@ -54,10 +54,11 @@ class Balance:
             heapq.heapreplace(poorest, (load + 1, place))
 
     def _find_chain(self) -> list[Link]:
-        """A shortest chain from the richest member that has one; its last link is the receiver.
+        """A shortest chain from the member with most that has one; its last link is the receiver.
 
-        What a richer member reached in vain, a poorer one need not search again. So a search
-        looks at every topic once, and every chain brings two members nearer to each other.
+        What a member with more reached without success need not be searched again from one with
+        fewer. So a search visits every topic once, and every chain brings two members closer
+        together.
         """
         load_min = min(self._load.values())
         reached: dict[str, Link | None] = {}
@@ -75,7 +76,9 @@ class Balance:
     def _search(
         self, rich: str, reached: dict[str, Link | None], topics_seen: set[str]
     ) -> str | None:
-        """The poorest member of the nearest that have two fewer; note how each was reached."""
+        """The member with fewest of the nearest that have two fewer; record how each was
+        reached.
+        """
         givers = [rich]
         while givers:
             receivers = []

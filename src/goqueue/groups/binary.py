@@ -1,4 +1,4 @@
-"""Reading and writing the big-endian fields of Kafka's older layouts."""
+"""Reads and writes the big-endian fields of Kafka's older layouts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pack_bytes(data: bytes) -> bytes:
 
 
 class FieldReader:
-    """Takes fields off the front of `data`; anything out of place is a MalformedRequest."""
+    """Consumes fields from the front of `data`; an invalid one raises MalformedRequest."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -56,7 +56,7 @@ class FieldReader:
             raise MalformedRequest("A string is not valid UTF-8.") from error
 
     def count(self, item_bytes_min: int) -> int:
-        """The length of an array, checked against the bytes that are left to hold it."""
+        """The length of an array, checked against the remaining bytes."""
         count = self.int32()
         if count > self.bytes_left // item_bytes_min:
             raise MalformedRequest(f"An array announces {count} items, more than its bytes hold.")

@@ -1,8 +1,9 @@
-"""Groups whose members assign for themselves: join, elect a leader, pass on its assignment.
+"""Groups whose members assign themselves: join, elect a leader, distribute its assignment.
 
-All members join; the first of them leads. The leader learns of everybody and brings an assignment
-for each, which the group hands out unread. Whoever joins, leaves, dies or changes its mind starts
-the next generation. Cooperative clients do with two generations what eager ones do with one.
+All members join; the first of them leads. The leader gets the list of members and sends an
+assignment for each, which the group distributes uninterpreted. A member that joins, leaves, fails
+or changes its subscription starts the next generation. Cooperative clients use two generations
+where eager ones use one.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from goqueue.model.errors import (
 
 
 class ClassicMembership(ClassicRebalance):
-    """What classic members ask for; the rounds themselves are in `ClassicRebalance`."""
+    """The calls of classic members; the rounds themselves are in `ClassicRebalance`."""
 
     type = GroupType.CLASSIC
 
@@ -91,14 +92,15 @@ class ClassicMembership(ClassicRebalance):
         if len(self.roster) < count_before:
             self._rebalance(Reason.MEMBER_LEFT, now_ms)
         else:
-            self._complete_if_all_joined(now_ms)  # A pending member may have been waited for.
+            self._complete_if_all_joined(now_ms)  # The round may have waited for a pending member.
 
     def check_commit(
         self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
     ) -> None:
-        """Refuse offsets of those who may not speak for the group now.
+        """Refuse commits from callers that are not current members.
 
-        A transaction has a producer that speaks for itself, if nobody speaks as a member.
+        A transactional commit without a member id needs no membership: its producer is fenced
+        itself.
         """
         if self.state is GroupState.EMPTY and call.generation < 0:
             return
@@ -111,7 +113,7 @@ class ClassicMembership(ClassicRebalance):
         if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise rebalance_in_progress(self.group.group_id)
         if member.join_token is None:
-            self._arm_session(member, now_ms)  # A commit proves life as well as a heartbeat.
+            self._arm_session(member, now_ms)  # A commit proves liveness, as a heartbeat does.
 
     def is_subscribed(self, topic: str) -> bool:
         if self.state is GroupState.EMPTY:
@@ -139,7 +141,7 @@ class ClassicMembership(ClassicRebalance):
         shortest, longest = settings.session_ms_min, settings.session_ms_max
         if not shortest <= call.session_timeout_ms <= longest:
             raise InvalidSessionTimeout(
-                f"The session time-out must be {shortest} to {longest} ms, "
+                f"The session timeout must be {shortest} to {longest} ms, "
                 f"not {call.session_timeout_ms}."
             )
         if not call.protocol_type or not call.protocols:
@@ -167,7 +169,9 @@ class ClassicMembership(ClassicRebalance):
             )
 
     def _demand_member_id(self, call: Join, token: Token, now_ms: int) -> None:
-        """Give the id first: a client that never comes back then leaves no member behind."""
+        """Return the member id first: a client that never comes back then leaves no member
+        behind.
+        """
         member_id = call.new_member_id
         timer = Timer(lambda now_ms: self._forget_pending(member_id, now_ms))
         self.pending[member_id] = timer
@@ -191,12 +195,12 @@ class ClassicMembership(ClassicRebalance):
         is_same = member.protocols == call.protocols
         is_leader = member.member_id == self.roster.leader_id
         if self.state is GroupState.COMPLETING_REBALANCE and is_same:
-            # The answer to the first join was lost on its way.
+            # The response to the first join was lost.
             self._repeat_join_result(member, token, now_ms)
         elif self.state is GroupState.STABLE and is_same and not is_leader:
             self._repeat_join_result(member, token, now_ms)
         else:
-            # A leader that joins again asks for a new assignment, even with the same protocols.
+            # A leader that rejoins requests a new assignment, even with the same protocols.
             reason = Reason.LEADER_REJOINED if is_same else Reason.SUBSCRIPTION_CHANGED
             self.roster.adopt(member, call)
             self._wait_for_join(member, token)
@@ -207,7 +211,7 @@ class ClassicMembership(ClassicRebalance):
         self.group.reply(token, self._join_result(member))
 
     def _replace_instance(self, call: Join, token: Token, now_ms: int) -> None:
-        """A restarted instance gets its old assignment back, without a rebalance if it can."""
+        """Give a restarted instance its old assignment, if possible without a rebalance."""
         assert call.instance_id is not None
         member = self.roster.members[self.roster.static[call.instance_id]]
         old_id, old_topics = member.member_id, read_topics(member.metadata_for(self.protocol_name))
@@ -219,7 +223,7 @@ class ClassicMembership(ClassicRebalance):
         new_topics = read_topics(member.metadata_for(self.protocol_name))
         is_same = old_topics == new_topics and self.roster.choose_protocol() == self.protocol_name
         if self.state is not GroupState.STABLE or not is_same:
-            # An assignment under way names the old member id, so it has to be made again.
+            # The assignment in progress has the old member id, so it has to be made again.
             self._wait_for_join(member, token)
             self._rebalance(Reason.INSTANCE_REPLACED, now_ms)
             return
@@ -234,7 +238,7 @@ class ClassicMembership(ClassicRebalance):
         is_leader = member.member_id == self.roster.leader_id
         if is_leader and call.can_skip_assignment:
             return self._join_result(member, is_assignment_skipped=True)
-        # A client too old for that hint is shown its former self as the leader.
+        # A client too old for that hint is shown its former member id as the leader.
         return self._join_result(member, leader_id=old_leader_id)
 
     # Leaving
@@ -256,7 +260,7 @@ class ClassicMembership(ClassicRebalance):
     def _check_generation(self, member: ClassicMember, generation: int) -> None:
         if generation == self.generation and not member.is_new:
             return
-        # After a downgrade, members hold epochs of the consumer group until they join again.
+        # After a downgrade, members have epochs of the consumer group until they join again.
         if member.epoch_before is not None and generation == member.epoch_before:
             return
         raise IllegalGeneration(

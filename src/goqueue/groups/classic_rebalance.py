@@ -1,4 +1,4 @@
-"""The rounds of a classic group: wait for joins, wait for the leader's assignment, settle."""
+"""The rounds of a classic group: wait for joins, wait for the leader's assignment, complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from goqueue.model.errors import GoQueueError, MalformedRequest, UnknownMember
 
 @dataclass(slots=True)
 class Gathering:
-    """The wait of an empty group for more members, prolonged while they come."""
+    """The initial wait of an empty group for more members, extended while they arrive."""
 
     ms_left: int
     has_newcomer: bool = False
@@ -37,7 +37,7 @@ class ClassicRebalance:
         self.protocol_name = ""
         self.roster = Roster(group.group_id)
         self.subscribed: frozenset[str] | None = None
-        self.pending: dict[str, Timer] = {}  # ids given out, not yet joined with
+        self.pending: dict[str, Timer] = {}  # ids returned to clients, not yet joined with
         self.pending_sync: set[str] = set()  # joined this generation, not yet synced
         self.stored: set[str] = set()  # members that have a record
         self.gathering: Gathering | None = None
@@ -49,7 +49,7 @@ class ClassicRebalance:
         return not self.roster.members and not self.pending
 
     def restore(self, record: GroupRecord, members: Iterable[MemberRecord], now_ms: int) -> None:
-        """Go on from what the log holds; every member gets a fresh session."""
+        """Restore from the log; every member gets a fresh session."""
         self.generation = record.epoch
         self.emptied_at_ms = record.emptied_at_ms
         self.protocol_type = record.protocol_type
@@ -83,9 +83,9 @@ class ClassicRebalance:
         return member
 
     def resume_after_downgrade(self, now_ms: int) -> None:
-        """The members keep what they hold and are asked to join again.
+        """Keep the members' assignments and request that they rejoin.
 
-        They are stored without a chosen protocol, so that a reload asks them again.
+        They are stored without a chosen protocol, so that the request is repeated after a reload.
         """
         for member in self.roster.members.values():
             self._arm_session(member, now_ms)
@@ -103,7 +103,7 @@ class ClassicRebalance:
     # The round of joins
 
     def _rebalance(self, reason: Reason, now_ms: int) -> None:
-        """Something changed that needs a new generation."""
+        """Start a new generation."""
         self.group.rebalances.begin(reason, now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined(now_ms)
@@ -128,7 +128,9 @@ class ClassicRebalance:
             self._complete_joining(now_ms)
 
     def _end_joining(self, now_ms: int) -> None:
-        """The join timer ran out: prolong the gathering, or go on with those who came."""
+        """End the join phase on timeout: extend the initial wait, or continue with those who
+        joined.
+        """
         gathering = self.gathering
         if gathering is not None and gathering.has_newcomer and gathering.ms_left > 0:
             delay_ms = min(self.group.settings.initial_rebalance_delay_ms, gathering.ms_left)
@@ -140,7 +142,9 @@ class ClassicRebalance:
         self._complete_joining(now_ms)
 
     def _drop_absent(self) -> None:
-        """Static members may be restarting; only their session decides when they are gone."""
+        """Remove members that did not join. Static ones may be restarting: their session
+        decides.
+        """
         for member in list(self.roster.members.values()):
             if member.join_token is None and member.instance_id is None:
                 self.group.rebalances.timeouts += 1
@@ -154,7 +158,7 @@ class ClassicRebalance:
         elif self.roster.elect_joined_leader():
             self._start_generation(now_ms)
         else:
-            # Only silent static members are left. Wait for them, or for their sessions to end.
+            # Only silent static members are left. Wait for them, or for their sessions to expire.
             self.group.timers.arm(self._join_timer, now_ms + self._rebalance_timeout_ms())
 
     def _settle_empty(self, now_ms: int) -> None:
@@ -185,7 +189,7 @@ class ClassicRebalance:
     # The round of syncs
 
     def _hand_out(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        """The leader has assigned: everybody gets a share, those it left out an empty one."""
+        """Distribute the leader's assignment; members that it left out get an empty one."""
         self.state = GroupState.STABLE
         self.group.rebalances.move(self._count_moves(assignments))
         for member in self.roster.members.values():
@@ -204,7 +208,7 @@ class ClassicRebalance:
             self._sync_timer.cancel()
 
     def _end_syncing(self, now_ms: int) -> None:
-        """Members that joined and never asked for their assignment are gone."""
+        """Remove members that joined but did not sync in time."""
         absent = [self.roster.members[each] for each in sorted(self.pending_sync)]
         for member in absent:
             self.group.rebalances.timeouts += 1
@@ -221,7 +225,7 @@ class ClassicRebalance:
                 self.group.reply(token, rebalance_in_progress(self.group.group_id))
 
     def _count_moves(self, assignments: Mapping[str, bytes]) -> int:
-        """Partitions that get another owner than before; 0 if the bytes are not ours to read."""
+        """Count partitions with a new owner; 0 if the assignment is not in the consumer format."""
         if self.protocol_type != PROTOCOL_TYPE:
             return 0
         owners: dict[Partition, str] = {}
@@ -254,7 +258,7 @@ class ClassicRebalance:
         return member
 
     def _wait_for_join(self, member: ClassicMember, token: Token) -> None:
-        """Waiting for us is not silence, so the session stands still."""
+        """Suspend the session: a member waiting for the coordinator is not silent."""
         self._answer_waiting(member, rebalance_in_progress(self.group.group_id))
         self.roster.set_join(member, token)
         if not member.is_new:
@@ -266,7 +270,7 @@ class ClassicRebalance:
         member.session.cancel()
 
     def _answer_waiting(self, member: ClassicMember, error: GoQueueError) -> None:
-        """A call that was overtaken still deserves an answer."""
+        """Complete a waiting call that has been superseded."""
         for token in (self.roster.take_join(member), member.sync_token):
             if token is not None:
                 self.group.reply(token, error)
@@ -333,7 +337,7 @@ class ClassicRebalance:
         self.stored = set(self.roster.members)
 
     def _store_replacement(self, old_id: str, member: ClassicMember) -> None:
-        self._store_group()  # It names the leader.
+        self._store_group()  # It contains the leader.
         self.group.stage_member(old_id, None)
         self.group.stage_member(member.member_id, member.to_record())
         self.stored.discard(old_id)

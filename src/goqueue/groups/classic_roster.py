@@ -1,4 +1,4 @@
-"""The members of a classic group, and what they agree on."""
+"""The members of a classic group, and the protocols they share."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ClassicMember:
     assignment: bytes = b""
     join_token: Token | None = None
     sync_token: Token | None = None
-    is_new: bool = False  # has not yet seen a generation
-    epoch_before: int | None = None  # what it holds since the group was a consumer group
+    is_new: bool = False  # has not completed a generation yet
+    epoch_before: int | None = None  # its epoch from when the group was a consumer group
 
     @property
     def protocol_names(self) -> set[str]:
@@ -61,30 +61,30 @@ class Roster:
         self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}  # instance id to member id
         self.leader_id = ""
-        self._listed: Counter[str] = Counter()  # members by the protocols that they list
-        self._waiting: set[ClassicMember] = set()  # those whose join waits for an answer
+        self._listed: Counter[str] = Counter()  # number of members by listed protocol
+        self._waiting: set[ClassicMember] = set()  # members with a waiting join
 
     def __len__(self) -> int:
         return len(self.members)
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether the join of every member waits for an answer."""
+        """Whether every member has a waiting join."""
         return len(self._waiting) == len(self.members)
 
     def set_join(self, member: ClassicMember, token: Token) -> None:
-        """A member of this group waits for the answer to its join."""
+        """Record a member's join as waiting for its response."""
         member.join_token = token
         self._waiting.add(member)
 
     def take_join(self, member: ClassicMember) -> Token | None:
-        """The join that waits, which is to be answered now."""
+        """Take a member's waiting join, to respond to it."""
         token, member.join_token = member.join_token, None
         self._waiting.discard(member)
         return token
 
     def find(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that calls itself so; a replaced instance is told that it is fenced."""
+        """The member with this id; a replaced instance is refused as fenced."""
         if instance_id is not None:
             current_id = self.static.get(instance_id)
             if current_id is None:
@@ -97,7 +97,7 @@ class Roster:
         return member
 
     def find_leaving(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """As `find`, but an administrator may name an instance by its instance id alone."""
+        """Like `find`, but an administrator may give the instance id alone."""
         if instance_id is not None and not member_id:
             member_id = self.static.get(instance_id, "")
         return self.find(member_id, instance_id)
@@ -122,7 +122,7 @@ class Roster:
             self.leader_id = ""
 
     def adopt(self, member: ClassicMember, call: Join) -> None:
-        """Take over what a member may change from one join to the next."""
+        """Update what a member may change from one join to the next."""
         self._unlist(member)
         member.client_id = call.client_id
         member.client_host = call.client_host
@@ -138,7 +138,7 @@ class Roster:
                 del self._listed[name]
 
     def rename(self, member: ClassicMember, new_member_id: str) -> None:
-        """A restarted instance goes on under a new member id."""
+        """Continue a restarted instance under a new member id."""
         was_leader = self.leader_id == member.member_id
         self.remove(member)
         member.member_id = new_member_id
@@ -147,7 +147,7 @@ class Roster:
             self.leader_id = new_member_id
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it joined, or take the first member that did."""
+        """Keep the leader if it joined, or elect the first member that did."""
         leader = self.members.get(self.leader_id)
         if leader is not None and leader.join_token is not None:
             return True
@@ -158,16 +158,16 @@ class Roster:
         return True
 
     def share_one_of(self, names: Iterable[str]) -> bool:
-        """Whether every member lists one and the same of these protocols."""
+        """Whether at least one of these protocols is listed by every member."""
         return any(self._listed[name] == len(self.members) for name in names)
 
     def common_protocols(self) -> set[str]:
-        """The names that every member lists."""
+        """The protocols that every member lists."""
         count = len(self.members)
         return {name for name, listed in self._listed.items() if count and listed == count}
 
     def choose_protocol(self) -> str:
-        """Each member votes for the first common protocol on its list."""
+        """Choose by vote: each member votes for the first common protocol on its list."""
         common = self.common_protocols()
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -175,7 +175,7 @@ class Roster:
         return votes.most_common(1)[0][0]
 
     def listed_for(self, protocol_name: str) -> tuple[JoinedMember, ...]:
-        """The members as their leader sees them."""
+        """The members, as returned to their leader."""
         return tuple(
             JoinedMember(
                 member_id=member.member_id,
@@ -186,7 +186,7 @@ class Roster:
         )
 
     def subscribed_topics(self, protocol_type: str, protocol_name: str) -> frozenset[str] | None:
-        """What the members read, or `None` when only they know."""
+        """The topics the members subscribe to, or `None` if the format is the client's own."""
         if protocol_type != PROTOCOL_TYPE or not protocol_name:
             return None
         topics: set[str] = set()
@@ -198,7 +198,7 @@ class Roster:
         return frozenset(topics)
 
     def describe(self, protocol_name: str, epoch: int) -> tuple[MemberDescription, ...]:
-        """Without a protocol, the group is between generations and assignments mean nothing."""
+        """Describe the members. Without a protocol, the group has no valid assignments."""
         return tuple(
             MemberDescription(
                 member_id=member.member_id,
@@ -215,7 +215,7 @@ class Roster:
 
 
 def read_topics(metadata: bytes) -> frozenset[str] | None:
-    """The subscribed topics, or `None` if the bytes follow a layout of the client's own."""
+    """The subscribed topics, or `None` if the format is the client's own."""
     try:
         return frozenset(decode_subscription(metadata).topics)
     except MalformedRequest:

@@ -1,4 +1,4 @@
-"""Groups whose members are assigned by the server: one heartbeat says and hears everything."""
+"""Groups whose members the server assigns: one heartbeat carries the whole protocol."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from goqueue.model.errors import (
 
 
 class ConsumerMembership(ConsumerRebalance):
-    """What members of the consumer protocol ask for; the engine is in `ConsumerRebalance`."""
+    """The calls of members of the consumer protocol; the engine is in `ConsumerRebalance`."""
 
     type = GroupType.CONSUMER
     protocol_type = PROTOCOL_TYPE
 
     def consumer_heartbeat(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
-        """`call` has passed `check_consumer_heartbeat`."""
+        """Handle a heartbeat that has passed `check_consumer_heartbeat`."""
         member = self.members.get(call.member_id)
         if member is not None and self._has_no_news(member, call):
             self.arm_session(member, now_ms)
@@ -72,7 +72,7 @@ class ConsumerMembership(ConsumerRebalance):
     def check_commit(
         self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
     ) -> None:
-        """Refuse offsets of those who may not speak for the group now."""
+        """Refuse commits from callers that are not current members."""
         if call.generation < 0 and (not self.members or (is_transactional and call.is_anonymous)):
             return
         member = self.find(call.member_id, call.instance_id)
@@ -104,7 +104,7 @@ class ConsumerMembership(ConsumerRebalance):
     # Heartbeats
 
     def _has_no_news(self, member: ConsumerMember, call: ConsumerHeartbeat) -> bool:
-        """Neither side has anything to say: by far the most frequent heartbeat."""
+        """Whether neither side has a change: by far the most frequent heartbeat."""
         return (
             call.member_epoch == member.epoch
             and call.owned is None
@@ -144,7 +144,7 @@ class ConsumerMembership(ConsumerRebalance):
             and call.rebalance_timeout_ms is not None
             and (call.subscribed_topics is not None or call.subscribed_regex is not None)
         )
-        # A client that asks in full, or missed an answer, wants to hear everything again.
+        # A client that sends a full request, or missed a response, gets everything again.
         is_asked = is_complete or call.member_epoch != member.epoch or before != member.assigned
         self._answer(member, token, assignment=member.assigned if is_asked else None)
 
@@ -175,9 +175,9 @@ class ConsumerMembership(ConsumerRebalance):
         )
 
     def _heartbeat_ms(self, member: ConsumerMember) -> int:
-        """When the member should be heard again: soon, as long as not too many are.
+        """The interval until the member's next heartbeat: short, unless there are many members.
 
-        It hears of a new assignment by its heartbeats and by nothing else.
+        A member receives a new assignment only in the response to a heartbeat.
         """
         is_waiting = member.member_id in self.behind
         count = len(self.behind) if is_waiting else len(self.group.timers)
@@ -186,7 +186,7 @@ class ConsumerMembership(ConsumerRebalance):
         return min(wanted_ms, self.group.consumer_heartbeat_ms)
 
     def _adopt(self, member: ConsumerMember, call: ConsumerHeartbeat) -> Reason | None:
-        """Take over what the member says of itself; return why that needs a rebalance."""
+        """Update the member from its heartbeat; return why that needs a rebalance."""
         old_topics, old_regex = member.topics, member.regex
         if call.client_id:
             member.client_id, member.client_host = call.client_id, call.client_host
@@ -211,7 +211,7 @@ class ConsumerMembership(ConsumerRebalance):
     # Joining and leaving
 
     def _find_joining(self, call: ConsumerHeartbeat) -> ConsumerMember | None:
-        """The member that comes back, if it is one."""
+        """The member that rejoins, if there is one."""
         known = self.members.get(call.member_id)
         if call.instance_id is None:
             return known
@@ -247,7 +247,7 @@ class ConsumerMembership(ConsumerRebalance):
         )
 
     def _leave_for_restart(self, member: ConsumerMember, now_ms: int) -> None:
-        """Keep the assignment for as long as a session lasts."""
+        """Reserve the assignment for the duration of a session."""
         self._hold(member, member.assigned)
         member.revoking = NO_PARTITIONS
         member.epoch, member.previous_epoch = STATIC_LEAVE_EPOCH, member.epoch
@@ -267,13 +267,13 @@ class ConsumerMembership(ConsumerRebalance):
     def _check_epoch(self, member: ConsumerMember, call: ConsumerHeartbeat) -> None:
         if call.member_epoch == member.epoch:
             return
-        # The answer that raised the epoch may have been lost: accept one repetition from before.
+        # The response that raised the epoch may have been lost: accept one repetition from before.
         is_repeated = call.member_epoch == member.previous_epoch and not member.has_left
         if is_repeated and call.owned is not None and call.owned <= member.assigned:
             return
         raise FencedMemberEpoch(
             f"Member {member.member_id!r} is at epoch {member.epoch}, not {call.member_epoch}; "
-            "give up all partitions and join again."
+            "release all partitions and join again."
         )
 
 
@@ -297,16 +297,16 @@ def check_consumer_heartbeat(call: ConsumerHeartbeat) -> None:
 
 def _problem(call: ConsumerHeartbeat) -> GoQueueError | None:
     if not 0 < len(call.member_id) <= MEMBER_ID_LENGTH_MAX:
-        return InvalidRequest(f"A member id has 1 to {MEMBER_ID_LENGTH_MAX} characters.")
+        return InvalidRequest(f"A member id must have 1 to {MEMBER_ID_LENGTH_MAX} characters.")
     if call.instance_id == "":
         return InvalidRequest("An instance id must not be empty.")
     if call.member_epoch < STATIC_LEAVE_EPOCH:
-        return InvalidRequest(f"Member epoch {call.member_epoch} does not exist.")
+        return InvalidRequest(f"Member epoch {call.member_epoch} is not valid.")
     if call.member_epoch == STATIC_LEAVE_EPOCH and call.instance_id is None:
         return InvalidRequest("Only a member with an instance id can leave for a restart.")
     if call.member_epoch == JOIN_EPOCH:
         if call.rebalance_timeout_ms is None:
-            return InvalidRequest("A joining member must give its rebalance time-out.")
+            return InvalidRequest("A joining member must give its rebalance timeout.")
         if call.subscribed_topics is None and call.subscribed_regex is None:
             return InvalidRequest("A joining member must subscribe to something.")
         if call.owned:

@@ -1,8 +1,8 @@
 """A member of a consumer group, and the steps by which it reaches its target.
 
-A member holds `assigned`, is asked to give up `revoking`, and shall have `target`. It first
-revokes, confirms by what it reports to own, and only then moves to the new epoch, where it gets
-those partitions of its target that nobody else holds any more.
+A member owns `assigned`, must release `revoking`, and will have `target`. It first revokes,
+confirms that by the partitions it reports as owned, and only then moves to the new epoch, where it
+gets those partitions of its target that no other member holds any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goqueue.groups.timers import Timer
 class ConsumerMember:
     member_id: str
     session: Timer
-    patience: Timer  # runs while the member owes us a revocation, a join or a sync
+    patience: Timer  # runs while a revocation, a join or a sync of the member is outstanding
     session_timeout_ms: int
     rebalance_timeout_ms: int = 0
     instance_id: str | None = None
@@ -39,7 +39,7 @@ class ConsumerMember:
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
     target: Partitions = NO_PARTITIONS
-    releases_seen: int = -1  # the group's count when it last looked for free partitions
+    releases_seen: int = -1  # the group's count when it last checked for free partitions
 
     @property
     def is_classic(self) -> bool:
@@ -47,7 +47,7 @@ class ConsumerMember:
 
     @property
     def has_left(self) -> bool:
-        """A static member that restarts; its partitions wait for it."""
+        """Whether it is a static member that is restarting; its partitions are reserved for it."""
         return self.epoch == STATIC_LEAVE_EPOCH
 
     @property
@@ -75,7 +75,7 @@ class ConsumerMember:
         )
 
     def load(self, record: MemberRecord) -> None:
-        """Take over a stored member's life."""
+        """Restore a stored member."""
         self.rebalance_timeout_ms = record.rebalance_timeout_ms
         self.instance_id = record.instance_id
         self.rack_id = record.rack_id
@@ -120,7 +120,7 @@ def next_step(
     owned: Partitions | None,
     owners: Mapping[Partition, str],
 ) -> Step:
-    """How far the member can go towards its target, given what it says it owns (`None`: unsaid)."""
+    """The next step towards the target, given the partitions reported as owned, if any."""
     if member.revoking and _still_owns(owned, member.revoking):
         return Step(member.epoch, member.assigned, member.revoking)
     kept = member.assigned & member.target

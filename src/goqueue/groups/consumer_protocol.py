@@ -1,7 +1,7 @@
-"""The bytes classic consumers exchange through the group: subscriptions and assignments.
+"""The bytes that classic consumers exchange through the group: subscriptions and assignments.
 
-A classic group passes these bytes through unread. They are read where the server must understand
-a classic member: to tell whether its subscription changed, to count moves, and to assign for it
+A classic group passes these bytes through uninterpreted. They are decoded where the server must
+understand a classic member: to detect a changed subscription, to count moves, and to assign for it
 in a group it shares with members of the consumer protocol.
 """
 
@@ -17,7 +17,7 @@ from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions, nest
 from goqueue.model.errors import MalformedRequest
 
 PROTOCOL_TYPE = "consumer"
-ASSIGNMENT_VERSION = 0  # the oldest layout, which every client reads
+ASSIGNMENT_VERSION = 0  # the oldest layout, which every client supports
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,13 +28,13 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Read a subscription of version 0 to 3; later versions only append fields."""
+    """Decode a subscription of version 0 to 3; later versions only append fields."""
     reader = FieldReader(data)
     version = reader.int16()
     if version < 0:
-        raise MalformedRequest(f"Subscription version {version} does not exist.")
+        raise MalformedRequest(f"Subscription version {version} is not valid.")
     topics = tuple(reader.string() for _ in range(reader.count(2)))
-    reader.optional_bytes()  # what the client's assignor tells itself
+    reader.optional_bytes()  # private data of the client's assignor
     return Subscription(
         topics=topics,
         owned=_read_partitions(reader) if version >= 1 else NO_PARTITIONS,
@@ -57,7 +57,7 @@ def encode_subscription(
 
 
 def decode_assignment(data: bytes) -> Partitions:
-    """Empty bytes are an empty assignment: a leader may leave a member out."""
+    """Decode an assignment; empty bytes are an empty one, as a leader may leave a member out."""
     if not data:
         return NO_PARTITIONS
     reader = FieldReader(data)

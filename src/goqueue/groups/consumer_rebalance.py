@@ -1,8 +1,8 @@
 """The engine of consumer groups: the server assigns, members reconcile one by one.
 
-Every change raises the group's epoch and computes a target for all. Nobody stops: each member
-walks to its target at its own heartbeats, and a partition is handed on only when its owner has
-let go of it.
+Every change raises the group's epoch and computes a target for all. No member stops: each moves to
+its target by its own heartbeats, and a partition gets a new owner only when the old one has
+released it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class ConsumerRebalance:
         self.emptied_at_ms = emptied_at_ms
         self.members: dict[str, ConsumerMember] = {}
         self.static: dict[str, str] = {}  # instance id to member id
-        self.owners: dict[Partition, str] = {}  # who holds it, or has still to let go of it
-        self.releases = 0  # grows whenever partitions become free
-        self.behind: set[str] = set()  # members on their way to their target
+        self.owners: dict[Partition, str] = {}  # who holds it, or has still to release it
+        self.releases = 0  # incremented whenever partitions become free
+        self.behind: set[str] = set()  # members that have not reached their target
         self.regexes: dict[str, TopicRegex] = {}
         self.topics: dict[str, int] = {}  # the subscribed ones that exist, as assigned
         self._classic_count = 0
-        self.offers: Counter[frozenset[str]] = Counter()  # classic members by what they list
+        self.offers: Counter[frozenset[str]] = Counter()  # classic members by listed protocols
         self._retargeted_at_ms = NEVER
         self._retarget_timer = Timer(self._retarget_late)
 
@@ -56,11 +56,11 @@ class ConsumerRebalance:
 
     @property
     def is_all_classic(self) -> bool:
-        """The last member of the consumer protocol is gone and classic ones are left."""
+        """Whether the last member of the consumer protocol is gone and classic ones are left."""
         return 0 < len(self.members) == self._classic_count
 
     def restore(self, record: GroupRecord, members: Iterable[MemberRecord], now_ms: int) -> None:
-        """Go on from what the log holds; every member gets a fresh session."""
+        """Restore from the log; every member gets a fresh session."""
         self.epoch = record.epoch
         self.target_epoch = record.target_epoch
         self.emptied_at_ms = record.emptied_at_ms
@@ -113,7 +113,7 @@ class ConsumerRebalance:
         self.watch_regex(member.regex)
 
     def remove(self, member: ConsumerMember) -> None:
-        """The member is gone and holds nothing any more."""
+        """Remove a member and release its partitions."""
         member.session.cancel()
         member.patience.cancel()
         self._hold(member, NO_PARTITIONS)
@@ -126,7 +126,7 @@ class ConsumerRebalance:
         self.group.stage_member(member.member_id, None)
 
     def change_protocols(self, member: ConsumerMember, protocols: Protocols) -> None:
-        """A classic member lists other protocols than before."""
+        """Update the protocols that a classic member lists."""
         is_here = self.members.get(member.member_id) is member
         if is_here:
             self._count_offer(member, -1)
@@ -142,7 +142,7 @@ class ConsumerRebalance:
                 del self.offers[offer]
 
     def restart(self, member: ConsumerMember, member_id: str, protocols: Protocols) -> None:
-        """Go on under another member id, or as a member of the other kind, with what it had."""
+        """Continue under another member id, or as a member of the other kind, with its state."""
         self.remove(member)
         member.member_id = member_id
         member.protocols = protocols
@@ -152,7 +152,7 @@ class ConsumerRebalance:
         self.behind.add(member_id)
 
     def arm_session(self, member: ConsumerMember, now_ms: int) -> None:
-        # The broker says how long a session of the consumer protocol is, and may change its mind.
+        # The broker sets the session timeout of the consumer protocol, and may change it.
         is_own = member.is_classic
         session_ms = member.session_timeout_ms if is_own else self.group.consumer_session_ms
         self.group.timers.arm(member.session, now_ms + session_ms)
@@ -173,7 +173,7 @@ class ConsumerRebalance:
     # Targets
 
     def rebalance(self, reason: Reason, now_ms: int) -> None:
-        """Give everybody a new target, at once or, in a large group, soon."""
+        """Compute a new target for all members, at once or, in a large group, after a delay."""
         self.epoch += 1
         is_put_off = self._put_off(now_ms)
         self.group.rebalances.begin(reason, now_ms, is_put_off=is_put_off)
@@ -183,7 +183,7 @@ class ConsumerRebalance:
             self._retarget(now_ms)
 
     def _put_off(self, now_ms: int) -> bool:
-        """Whether the changes of the last while are to share one assignment."""
+        """Whether to batch recent changes into one assignment."""
         size = len(self.members)
         due_ms = self._retargeted_at_ms + size * limits.ASSIGNMENT_US_PER_MEMBER // 1000
         if size <= limits.ASSIGNED_AT_ONCE_MAX or now_ms >= due_ms:
@@ -214,7 +214,7 @@ class ConsumerRebalance:
         self._finish_if_settled(now_ms)
 
     def _assign(self) -> list[tuple[ConsumerMember, Partitions]]:
-        # A name that outlives restarts keeps the order, and so the result, the same.
+        # Sorting by a name that survives restarts keeps the order, and so the result, stable.
         members = sorted(self.members.values(), key=lambda each: each.instance_id or each.member_id)
         assign = SERVER_ASSIGNORS[self.preferred_assignor()]
         targets = assign(
@@ -225,7 +225,7 @@ class ConsumerRebalance:
         return [(each, targets[each.member_id]) for each in members]
 
     def preferred_assignor(self) -> str:
-        """The one most members ask for."""
+        """The assignor that most members request."""
         asked = Counter(each.assignor for each in self.members.values() if each.assignor)
         return asked.most_common(1)[0][0] if asked else DEFAULT_ASSIGNOR
 
@@ -250,7 +250,7 @@ class ConsumerRebalance:
     # Reconciliation
 
     def reconcile(self, member: ConsumerMember, owned: Partitions | None, now_ms: int) -> None:
-        """Let the member take the next step towards its target."""
+        """Move the member one step towards its target."""
         if member.member_id not in self.behind:
             return
         if owned is None and not member.revoking and self._waits_in_vain(member):
@@ -268,11 +268,11 @@ class ConsumerRebalance:
             self._finish_if_settled(now_ms)
 
     def _waits_in_vain(self, member: ConsumerMember) -> bool:
-        """Nothing was released since the member last looked, so nothing can have become free."""
+        """Whether no partition was released since the member's last check, so none can be free."""
         return member.epoch == self.target_epoch and member.releases_seen == self.releases
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """All it still lacks is held by somebody else."""
+        """Whether every partition it still lacks is held by another member."""
         lacking = member.target - member.assigned
         return all(self.owners.get(each, member.member_id) != member.member_id for each in lacking)
 

@@ -1,7 +1,8 @@
-"""All groups of one partition of `__consumer_offsets`, and what may be asked of them.
+"""All groups of one partition of `__consumer_offsets`, and the calls to them.
 
-Every call names its time. Calls that end in an answer take a token and return effects, among
-which, now or later, is the reply to that token; or they raise the GoQueueError that is the answer.
+Every call takes the current time. Calls with a response take a token and return effects, among
+which, now or later, is the reply to that token; or they raise the GoQueueError that is the
+response.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Coordinator(GroupRegistry):
         return self._serve(group, group.membership.leave, call, token, now_ms)
 
     def _start_classic(self, group: Group, empty: MixedMembership) -> None:
-        """An empty consumer group may become a classic one; its generations go on counting."""
+        """Turn an empty consumer group into a classic one; its generations continue to count."""
         group.membership = ClassicMembership(
             group, generation=empty.epoch, emptied_at_ms=empty.emptied_at_ms
         )
@@ -111,7 +112,7 @@ class Coordinator(GroupRegistry):
         token: Token,
         now_ms: int,
     ) -> list[Effect]:
-        """Commit offsets, now or, as part of a producer's open transaction, when that does."""
+        """Commit offsets, now or, as part of a producer's open transaction, when that commits."""
         group = self._find(call.group_id)
         if group is None:
             if call.generation >= 0:
@@ -159,10 +160,10 @@ class Coordinator(GroupRegistry):
         member_epoch: int = -1,
         require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
-        """What is committed and durable; partitions left out have no offset. `None` means all.
+        """Return committed, durable offsets; partitions without one are left out. `None` means all.
 
-        A member of the consumer protocol gives its epoch, and learns here if it is stale.
-        `require_stable` refuses when one of them may be about to change, see `unstable_offsets`.
+        A member of the consumer protocol gives its epoch, and is refused if it is stale.
+        `require_stable` refuses if one of them may be about to change, see `unstable_offsets`.
         """
         self._check_ready()
         group = self._groups.get(group_id)
@@ -174,7 +175,7 @@ class Coordinator(GroupRegistry):
         if require_stable and (unstable := self.unstable_offsets(group_id, partitions)):
             topic, number = min(unstable)
             raise UnstableOffsetCommit(
-                f"A transaction that has not ended commits an offset of {topic}/{number}; retry "
+                f"An open transaction has a pending commit of an offset of {topic}/{number}; retry "
                 "soon."
             )
         return group.offsets.select(partitions)
@@ -182,7 +183,9 @@ class Coordinator(GroupRegistry):
     def unstable_offsets(
         self, group_id: str, partitions: Mapping[str, Collection[int]] | None = None
     ) -> Partitions:
-        """Which of these, or of all, a transaction that has not ended commits offsets of."""
+        """Return which of these partitions, or of all, have offsets pending in an open
+        transaction.
+        """
         self._check_ready()
         group = self._groups.get(group_id)
         if group is None or not group.has_pending:
@@ -209,7 +212,7 @@ class Coordinator(GroupRegistry):
             for partition in numbers:
                 if is_subscribed:
                     errors[topic, partition] = GroupSubscribedToTopic(
-                        f"Group {group_id!r} is reading topic {topic!r}."
+                        f"Group {group_id!r} is still subscribed to topic {topic!r}."
                     )
                 elif partition in group.offsets.of_topic(topic) or ((topic, partition) in unstable):
                     group.stage_offset((topic, partition, None))
@@ -231,7 +234,7 @@ class Coordinator(GroupRegistry):
         states: Collection[GroupState] = (),
         types: Collection[GroupType] = (),
     ) -> list[GroupSummary]:
-        """Every group, or those in one of the states and of one of the types."""
+        """Return every group, or those in one of the states and of one of the types."""
         self._check_ready()
         return [
             GroupSummary(
@@ -259,7 +262,7 @@ class Coordinator(GroupRegistry):
         return self._finish(now_ms)
 
     def rebalances(self, group_id: str) -> RebalanceLog:
-        """The counters and the history of the group; do not change them."""
+        """The counters and the history of the group; read-only."""
         return self._find_existing(group_id).rebalances
 
     def _find_existing(self, group_id: str) -> Group:

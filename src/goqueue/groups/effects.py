@@ -1,4 +1,4 @@
-"""What a coordinator asks of the broker."""
+"""The effects that a coordinator requests from the broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from goqueue.model.names import ProducerIdentity
 
 Token = object
-"""Names a waiting call. The coordinator only hands it back; it is never `None`."""
+"""Identifies a waiting call. The coordinator only passes it back; it is never `None`."""
 
 KeyedRecord = tuple[bytes, bytes | None]
 
@@ -15,11 +15,11 @@ KeyedRecord = tuple[bytes, bytes | None]
 class Persist(msgspec.Struct, frozen=True):
     """Append these records, as one batch, to the coordinator's partition of the internal topic.
 
-    Report the outcome with `persisted` or `persist_failed`. A group has one write under way at a
-    time, so writes of different groups may be settled in any order.
+    Report the outcome with `persisted` or `persist_failed`. A group has one write in flight at a
+    time, so writes of different groups may complete in any order.
 
     With an identity the batch is part of that producer's open transaction. It must be appended at
-    once, before the transaction can end, and its outcome be reported in the order of the log.
+    once, before the transaction can end, and its outcome must be reported in log order.
     """
 
     write_id: int
@@ -29,7 +29,7 @@ class Persist(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Answer the waiting call: a result, or a GoQueueError."""
+    """Complete the waiting call with a result or a GoQueueError."""
 
     token: Token
     result: object

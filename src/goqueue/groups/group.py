@@ -1,4 +1,4 @@
-"""One group: its membership, its committed offsets, and what it has still to write."""
+"""One group: its membership, its committed offsets, and its pending writes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Surroundings:
     timers: Timers = field(default_factory=Timers)
     journal: Journal = field(default_factory=Journal)
     topics: dict[str, int] = field(default_factory=dict)  # partition counts
-    # Of groups that have times of their own; whoever made the coordinator changes it.
+    # Timeouts of groups that override the defaults; the creator of the coordinator may change it.
     times: Mapping[str, GroupTimes] = field(default_factory=dict)
 
 
 class GroupTimes(NamedTuple):
-    """Times of one group instead of those of the node; None leaves a time as it is there."""
+    """The timeouts of one group; None leaves the node's setting in effect."""
 
     session_ms: int | None = None
     heartbeat_ms: int | None = None
@@ -61,7 +61,7 @@ class Membership(Protocol):
     def emptied_at_ms(self) -> int: ...
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it or on the way in."""
+        """Whether it has no members and none is joining."""
         ...
 
     def is_subscribed(self, topic: str) -> bool: ...
@@ -74,7 +74,7 @@ class Membership(Protocol):
     ) -> None: ...
     def describe(self) -> GroupDescription: ...
     def close(self, error: GoQueueError) -> None:
-        """Stop all timers and answer whoever waits."""
+        """Stop all timers and complete all waiting calls with `error`."""
         ...
 
 
@@ -86,20 +86,20 @@ class Group:
         self.surroundings = surroundings
         self.offsets = Offsets()
         self.pending = PendingOffsets()
-        self.membership: Membership  # set by whoever opens, loads or migrates the group
+        self.membership: Membership  # set by the code that opens, loads or migrates the group
         self.rebalances = RebalanceLog(REBALANCE_HISTORY_MAX)
-        self.durable: dict[bytes, bytes] = {}  # the membership as the log has it
+        self.durable: dict[bytes, bytes] = {}  # the membership in the log
         self.is_torn = False  # a write failed: memory is ahead of the log
 
         self.staged: dict[bytes, bytes | None] = {}
         self.staged_offsets: list[OffsetChange] = []
         self.replies: list[Reply] = []
-        self.write_id = NO_WRITE  # the write under way
-        self.writes_pending: dict[int, Write] = {}  # those of transactions under way
+        self.write_id = NO_WRITE  # the write in flight
+        self.writes_pending: dict[int, Write] = {}  # transactional writes in flight
 
     @property
     def consumer_session_ms(self) -> int:
-        """How long a member of the consumer protocol may be silent."""
+        """The session timeout of members of the consumer protocol."""
         own = self.surroundings.times.get(self.group_id)
         if own is None or own.session_ms is None:
             return self.settings.consumer_session_ms
@@ -107,7 +107,7 @@ class Group:
 
     @property
     def consumer_heartbeat_ms(self) -> int:
-        """How often such a member sends a heartbeat at the latest."""
+        """The longest heartbeat interval of such members."""
         own = self.surroundings.times.get(self.group_id)
         if own is None or own.heartbeat_ms is None:
             return self.settings.consumer_heartbeat_ms
@@ -124,7 +124,7 @@ class Group:
         return bool(self.pending or self.writes_pending)
 
     def unstable(self) -> set[Partition]:
-        """The partitions whose offsets a transaction that has not ended commits."""
+        """The partitions with offsets pending in an open transaction."""
         unstable = self.pending.partitions()
         for write in self.writes_pending.values():
             unstable.update((topic, partition) for topic, partition, _ in write.offsets)
@@ -149,13 +149,13 @@ class Group:
         self.surroundings.journal.touch(self)
 
     def drop_staged(self) -> list[Reply]:
-        """Forget what was to be written; return the answers that waited for it."""
+        """Discard what was to be written; return the replies that waited for it."""
         replies, self.replies = self.replies, []
         self.staged, self.staged_offsets = {}, []
         return replies
 
     def apply(self, membership: dict[bytes, bytes | None], offsets: list[OffsetChange]) -> None:
-        """The log now holds these."""
+        """Apply records that are now in the log."""
         for key, value in membership.items():
             if value is None:
                 self.durable.pop(key, None)
@@ -167,18 +167,18 @@ class Group:
                 self.pending.supersede(change[0], change[1])
 
     def apply_pending(self, producer_id: int, offsets: list[OffsetChange]) -> None:
-        """The log now holds these, in a transaction."""
+        """Apply transactional offsets that are now in the log."""
         for change in offsets:
             self.pending.put(producer_id, change)
 
     def end_pending(self, producer_id: int, *, is_commit: bool) -> None:
-        """The log now says what became of a transaction."""
+        """Apply the end of a transaction that is now in the log."""
         for change in self.pending.take(producer_id):
             if is_commit:
                 self.offsets.apply(change)
 
     def durable_records(self) -> tuple[GroupRecord | None, list[MemberRecord]]:
-        """The membership as a reload would read it."""
+        """The membership as a reload would find it."""
         group_key = encode_group_key(self.group_id)
         group_value = self.durable.get(group_key)
         record = None if group_value is None else decode_group(group_value)

@@ -1,13 +1,13 @@
-"""Holds every answer back until what it says is durable.
+"""Holds every reply back until the state it depends on is durable.
 
-Groups change in memory first. A call may then change records, answer waiting calls, or both. What
-it wants written becomes one `Persist`, and its answers wait for that write; answers that need no
-write of their own wait for the membership write under way. So nobody outside ever learns of a
-membership that a crash could take back.
+Groups change in memory first. A call may then change records, reply to waiting calls, or both. Its
+records become one `Persist`, and its replies wait for that write; replies that need no write of
+their own wait for the membership write in flight. So no caller ever sees a membership that a crash
+could undo.
 
-A group has one write under way at a time. What it changes meanwhile rests on that write, so it is
-merged into the next one: a write that fails then leaves no hole under a later one that succeeds.
-What a transaction commits waits for nobody, since nothing rests on it before the transaction ends.
+A group has one write in flight at a time. Changes made meanwhile depend on that write, so they are
+merged into the next one: a write that fails then leaves no gap under a later one that succeeds.
+Transactional commits do not wait, since nothing depends on them before the transaction ends.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NO_WRITE = 0
 
 @dataclass(slots=True)
 class Write:
-    """Records on their way to the log, and the answers that wait for them."""
+    """Records on their way to the log, and the replies that wait for them."""
 
     group: Group
     membership: dict[bytes, bytes | None]
     offsets: list[OffsetChange]
     replies: list[Reply]
-    identity: ProducerIdentity | None = None  # whose transaction it is part of
+    identity: ProducerIdentity | None = None  # the producer whose transaction it is part of
 
     def records(self) -> list[KeyedRecord]:
         prefixes: dict[str, bytes] = {}
@@ -55,11 +55,11 @@ class Journal:
         self.touched: dict[Group, None] = {}
 
     def touch(self, group: Group) -> None:
-        """Remember that the group has something to say."""
+        """Mark the group as having changes or replies to flush."""
         self.touched[group] = None
 
     def flush(self, group: Group, effects: list[Effect]) -> None:
-        """Turn what the group has said since its last flush into effects."""
+        """Turn the group's changes and replies since its last flush into effects."""
         write = self.open_write(group)
         if group.staged or group.staged_offsets:
             if write is None:
@@ -82,7 +82,7 @@ class Journal:
     def write_pending(
         self, group: Group, identity: ProducerIdentity, offsets: list[OffsetChange], reply: Reply
     ) -> Persist:
-        """Offsets of a transaction, to be written now."""
+        """Write the offsets of a transaction now."""
         self._last_id += 1
         write = Write(group, {}, offsets, [reply], identity)
         self._writes[self._last_id] = write
@@ -90,11 +90,11 @@ class Journal:
         return Persist(self._last_id, group.group_id, write.records(), identity)
 
     def open_write(self, group: Group) -> Write | None:
-        """The write of this group that is under way."""
+        """The write of this group that is in flight."""
         return self._writes.get(group.write_id)
 
     def settle(self, write_id: int) -> Write | None:
-        """Take the write off the books; `None` if it was not on them."""
+        """Remove a write in flight; return `None` if there is no such write."""
         write = self._writes.pop(write_id, None)
         if write is not None and write.identity is not None:
             del write.group.writes_pending[write_id]
@@ -103,7 +103,7 @@ class Journal:
         return write
 
     def abandon(self) -> list[Reply]:
-        """Forget every open write; return the answers that waited for them."""
+        """Discard every write in flight; return the replies that waited for them."""
         replies = [reply for write in self._writes.values() for reply in write.replies]
         self._writes.clear()
         return replies

@@ -27,12 +27,12 @@ class Reason(StrEnum):
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     started_at_ms: int
     duration_ms: int
-    reason: Reason  # the first; what happened meanwhile is counted but not listed
+    reason: Reason  # the first; further reasons are counted but not listed
     partitions_moved: int
 
 
 class RebalanceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The rebalances of a group, as they are shown."""
+    """The rebalances of a group, as returned to clients."""
 
     is_under_way: bool
     count: int
@@ -57,7 +57,7 @@ class RebalanceLog:
         self.duration_ms_max = 0
         self.duration_ms_total = 0
         self.history: deque[Rebalance] = deque(maxlen=history_max)
-        self.begun = 0  # how often members were given, or asked for, a new assignment
+        self.begun = 0  # how often members got, or were asked for, a new assignment
         self._started: tuple[int, Reason] | None = None
         self._moved = 0
 
@@ -79,9 +79,9 @@ class RebalanceLog:
         )
 
     def begin(self, reason: Reason, now_ms: int, *, is_put_off: bool = False) -> None:
-        """Start a rebalance; a further reason for one under way is only counted.
+        """Start a rebalance; a further reason for one in progress is only counted.
 
-        One that is put off has begun, as far as members notice, when `resume` is called.
+        A postponed rebalance counts as begun when `resume` is called.
         """
         self.reasons[reason] += 1
         self.begun += not is_put_off
@@ -90,7 +90,7 @@ class RebalanceLog:
             self._moved = 0
 
     def resume(self) -> None:
-        """What was put off is done now."""
+        """Begin a postponed rebalance."""
         self.begun += 1
 
     def move(self, partition_count: int) -> None:

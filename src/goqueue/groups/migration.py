@@ -1,9 +1,9 @@
-"""A group changes its protocol while its members work on.
+"""Changes the protocol of a group while its members continue to work.
 
 The first member of the consumer protocol turns a classic group of consumers into a consumer group;
-when the last one leaves, the classic members left go back to assigning for themselves. Everybody
-keeps what it holds. Only the group's rules change, and classic members learn the new ones by
-joining again, as they do at any rebalance.
+when the last one leaves, the remaining classic members go back to assigning themselves. All members
+keep their assignments. Only the group's rules change, and classic members adopt the new ones by
+rejoining, as they do at any rebalance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from goqueue.model.errors import InconsistentProtocol, MalformedRequest
 
 
 def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembership:
-    """Make a classic group a consumer group; refuse, with nothing changed, if it cannot be one."""
+    """Turn a classic group into a consumer group; refuse, without changes, if that is
+    impossible.
+    """
     members = list(classic.roster.members.values())
     if members and classic.protocol_type != PROTOCOL_TYPE:
         raise InconsistentProtocol(
@@ -51,7 +53,7 @@ def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembe
 
 
 def downgrade(group: Group, mixed: MixedMembership, now_ms: int) -> ClassicMembership:
-    """Let classic members go on among themselves, starting with a rebalance."""
+    """Turn it back into a classic group, starting with a rebalance."""
     classic = ClassicMembership(group, generation=mixed.epoch, emptied_at_ms=mixed.emptied_at_ms)
     classic.protocol_type = PROTOCOL_TYPE
     mixed.close(rebalance_in_progress(group.group_id))
@@ -86,9 +88,10 @@ def _to_consumer(member: ClassicMember, mixed: MixedMembership) -> ConsumerMembe
 
 
 def _settle_claims(members: list[ConsumerMember]) -> None:
-    """What a member brought to its last join and did not get back, it may still be using.
+    """Reserve partitions that a member owned at its last join and did not get back.
 
-    Only its next join will tell. Until then nobody else gets it, unless somebody else had it.
+    The member may still be using them; only its next join will show. Until then no other member
+    gets them, unless another had them.
     """
     taken = NO_PARTITIONS.union(*(member.assigned for member in members))
     for member in members:

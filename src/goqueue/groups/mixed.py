@@ -1,8 +1,8 @@
-"""Classic members in a consumer group: the old dance, to the server's tune.
+"""Classic members in a consumer group: the classic protocol, with assignment by the server.
 
-Such a member joins and syncs as ever, but nobody leads: the server assigns. Its generation is its
-member epoch, the partitions it reports in its subscription confirm a revocation, and a heartbeat
-answers "rebalance in progress" whenever joining again would change something for it.
+Such a member joins and syncs as usual, but there is no leader: the server assigns. Its generation
+is its member epoch, the partitions it reports in its subscription confirm a revocation, and a
+heartbeat returns "rebalance in progress" whenever rejoining would change something for it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from goqueue.model.errors import (
 
 
 class MixedMembership(ConsumerMembership):
-    """A consumer group that also opens its door to classic members."""
+    """A consumer group that also accepts classic members."""
 
     def join(self, call: Join, token: Token, now_ms: int) -> None:
         subscription = self._check_join(call)
         if not call.member_id and call.instance_id is None and call.is_member_id_required:
-            # Nothing to remember: whichever id the second join brings is taken, if it owns nothing.
+            # Nothing is stored: any id in the second join is accepted, if that owns nothing.
             self.group.reply(token, MemberIdRequired(call.new_member_id))
             return
         member = self._find_or_admit(call, subscription)
@@ -99,7 +99,7 @@ class MixedMembership(ConsumerMembership):
         shortest, longest = settings.session_ms_min, settings.session_ms_max
         if not shortest <= call.session_timeout_ms <= longest:
             raise InvalidSessionTimeout(
-                f"The session time-out must be {shortest} to {longest} ms, "
+                f"The session timeout must be {shortest} to {longest} ms, "
                 f"not {call.session_timeout_ms}."
             )
         if call.protocol_type != PROTOCOL_TYPE or not call.protocols:
@@ -111,7 +111,7 @@ class MixedMembership(ConsumerMembership):
         return read_subscription(call.protocols)
 
     def _check_agreement(self, protocols: Protocols) -> None:
-        """After a downgrade the classic members must be able to go on among themselves."""
+        """Refuse protocols under which the classic members could not continue after a downgrade."""
         offered = {name for name, _ in protocols}
         for others in self.offers:
             if offered.isdisjoint(others):
@@ -141,7 +141,7 @@ class MixedMembership(ConsumerMembership):
                 self.restart(member, call.member_id, call.protocols)
             return member
         if subscription.owned:
-            # Evicted without knowing it: it must first hear so and let go of everything.
+            # It was evicted without notice: it must first be refused, and release everything.
             raise UnknownMember(self.group.group_id, call.member_id)
         self.check_room()
         member = self.new_member(call.member_id or call.new_member_id, call.session_timeout_ms)
@@ -169,13 +169,13 @@ class MixedMembership(ConsumerMembership):
         return member
 
     def _should_rejoin(self, member: ConsumerMember) -> bool:
-        """Joining again would let it confirm a revocation, or bring it what has become free."""
+        """Whether rejoining would confirm a revocation, or give it partitions that are now free."""
         if self._should_rejoin_first(member) or member.revoking:
             return True
         return member.member_id in self.behind and not self.waits_for_others(member)
 
     def _should_rejoin_first(self, member: ConsumerMember) -> bool:
-        """A newer target exists, unless the member must first finish revoking for an older one."""
+        """Whether a newer target exists and no revocation for an older one is outstanding."""
         return member.epoch < self.target_epoch and not member.revoking
 
     def _leave_one(self, leaving: LeavingMember) -> LeftMember:
@@ -191,7 +191,7 @@ class MixedMembership(ConsumerMembership):
 
 
 def read_subscription(protocols: Protocols) -> Subscription:
-    """A classic member says the same under each of its protocols; the first is enough."""
+    """The subscription of a classic member, the same under each of its protocols."""
     try:
         return decode_subscription(protocols[0][1])
     except MalformedRequest as error:

@@ -1,7 +1,7 @@
 """The committed offsets of one group.
 
-An offset is visible once it is durable: changes are applied when their write is settled, in the
-order of the log, so this table always equals what a reload would find.
+An offset is visible once it is durable: changes are applied when their write completes, in log
+order, so this table always equals what a reload would find.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Offsets:
     def select(
         self, wanted: Mapping[str, Collection[int]] | None
     ) -> dict[str, dict[int, CommittedOffset]]:
-        """The offsets that exist among the wanted ones; `None` wants all."""
+        """The offsets that exist among the requested ones; `None` requests all."""
         if wanted is None:
             return {topic: dict(partitions) for topic, partitions in self._topics.items()}
         selected = {}
@@ -60,10 +60,10 @@ class Offsets:
         emptied_at_ms: int,
         is_subscribed: Callable[[str], bool],
     ) -> list[OffsetChange]:
-        """Deletions of all offsets whose time is over.
+        """Deletions of all expired offsets.
 
-        An offset lives as long as a member reads its topic, and `retention_ms` from then on. A
-        lifetime that the committing client asked for counts as it stands.
+        An offset lives as long as a member subscribes to its topic, and `retention_ms` from then
+        on. A retention that the committing client requested is used as it is.
         """
         changes: list[OffsetChange] = []
         for topic, partitions in self._topics.items():

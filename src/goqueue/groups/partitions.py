@@ -1,4 +1,4 @@
-"""Sets of partitions, the currency of assignment.
+"""Sets of partitions, the data type of assignments.
 
 An assignment of thousands of partitions is compared on every rebalance. Plain tuples hash in C,
 so whole assignments are intersected and subtracted without running Python per partition.

@@ -1,8 +1,8 @@
 """Offsets that open transactions have committed for one group.
 
-They count when their transaction does. Until then they stand here, by producer id, as the log has
-them. An offset that is committed or deleted outside of the transaction, later in the log, takes the
-place of a pending one: compaction keeps the later record of a key, and so must we.
+They take effect when their transaction commits. Until then they are held here, by producer id, as
+in the log. An offset that is committed or deleted outside the transaction, later in the log,
+replaces a pending one: compaction keeps the later record of a key, and so must this table.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class PendingOffsets:
         self._producers.setdefault(producer_id, {})[topic, partition] = committed
 
     def supersede(self, topic: str, partition: int) -> None:
-        """The log has a later record, and not one of a transaction, for this partition."""
+        """Drop pending offsets of a partition with a later, non-transactional record in the log."""
         for producer_id in list(self._producers):
             self._producers[producer_id].pop((topic, partition), None)
             if not self._producers[producer_id]:
                 del self._producers[producer_id]
 
     def take(self, producer_id: int) -> list[OffsetChange]:
-        """What a transaction that ends had committed; nothing is pending of it afterwards."""
+        """Remove and return the offsets of a transaction that ends."""
         taken = self._producers.pop(producer_id, {})
         return [(topic, partition, committed) for (topic, partition), committed in taken.items()]
 

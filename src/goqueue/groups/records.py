@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`: what a coordinator can be rebuilt from.
+"""The records of `__consumer_offsets`, from which a coordinator is rebuilt.
 
-Committed offsets follow Kafka's well-known layout, so that any tool that reads the topic
-understands them. Membership has keys that no Kafka version uses, so the same tools pass over it.
-The topic is compacted: the last value of a key is the state, a missing value deletes it.
+Committed offsets follow Kafka's public layout, so that any tool that reads the topic understands
+them. Membership has keys that no Kafka version uses, so the same tools skip it. The topic is
+compacted: the last value of a key is the state, a missing value deletes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEMBER_KEY_VERSION = 1_002
 MEMBERSHIP_VALUE_VERSION = 1
 
 _OFFSET_VALUE_VERSION = 3
-_EXPIRING_OFFSET_VALUE_VERSION = 1  # the only version that has a lifetime, and no leader epoch
+_EXPIRING_OFFSET_VALUE_VERSION = 1  # the only version with an expiry time, and without leader epoch
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -55,7 +55,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     protocol_type: str = ""
     protocol_name: str = ""
     leader_id: str = ""
-    topics: dict[str, int] = {}  # the partition counts that the target assignment knew
+    topics: dict[str, int] = {}  # the partition counts on which the target assignment is based
     emptied_at_ms: int = -1
 
 
@@ -95,7 +95,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def encode_offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """All but the partition: the same for every partition of a commit."""
+    """The key without the partition: the same for every partition of a commit."""
     return b"\x00\x01" + pack_string(group_id) + pack_string(topic)
 
 
@@ -111,7 +111,7 @@ def encode_member_key(group_id: str, member_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | MemberKey | None:
-    """`None` for the keys of other versions, which belong to somebody else."""
+    """Decode a key; `None` for keys of other versions, which this broker did not write."""
     try:
         reader = FieldReader(key)
         version = reader.int16()
@@ -136,7 +136,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 
 
 def decode_offset(value: bytes) -> CommittedOffset | None:
-    """Read versions 0 to 3; `None` for what a later version wrote."""
+    """Decode versions 0 to 3; `None` for a later version."""
     try:
         reader = FieldReader(value)
         version = reader.int16()

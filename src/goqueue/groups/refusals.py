@@ -1,4 +1,4 @@
-"""Refusals that several memberships give in the same words."""
+"""Refusals that several memberships share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ def rebalance_in_progress(group_id: str) -> RebalanceInProgress:
 
 
 def group_full(group_id: str, size_max: int) -> GroupFull:
-    return GroupFull(f"Group {group_id!r} has {size_max} members, as many as it may.")
+    return GroupFull(f"Group {group_id!r} already has {size_max} members, its limit.")
 
 
 def too_many_groups(count_max: int) -> LimitReached:
     return LimitReached(
-        f"There are {count_max} groups beside this one, as many as the broker remembers in one "
-        "partition of its offsets (setting groups.per_partition_max); delete some."
+        f"There are {count_max} other groups, the limit of one partition of the offsets topic "
+        "(setting groups.per_partition_max); delete some."
     )
 
 

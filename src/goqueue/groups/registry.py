@@ -1,4 +1,4 @@
-"""The groups of one coordinator: how they load, settle their writes, wait and disappear."""
+"""The groups of one coordinator: loading, completing writes, timers and deletion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GroupRegistry:
     def __init__(
         self, settings: GroupSettings, times: Mapping[str, GroupTimes] | None = None
     ) -> None:
-        """`times` are those of groups that have their own, and may change."""
+        """`times` holds the timeouts of groups that override the defaults; it may change."""
         self.settings = settings
         self._surroundings = Surroundings(settings, times={} if times is None else times)
         self._timers = self._surroundings.timers
@@ -46,9 +46,9 @@ class GroupRegistry:
     # Loading and resigning
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int | None = None) -> None:
-        """Take in one record of the log, oldest first. Keys of other kinds are passed over.
+        """Replay one record of the log, oldest first. Keys of other kinds are skipped.
 
-        With a producer id it is part of a transaction; `replay_end` tells what became of that.
+        With a producer id it is part of a transaction, whose outcome `replay_end` gives.
         """
         decoded = decode_key(key)
         if decoded is None:
@@ -65,12 +65,12 @@ class GroupRegistry:
             group.apply({key: value}, [])
 
     def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
-        """Take in the end of a producer's transaction."""
+        """Replay the end of a producer's transaction."""
         for group in self._end_pending(producer_id, is_commit=is_commit):
             self._journal.touch(group)
 
     def loaded(self, now_ms: int) -> list[Effect]:
-        """The log is read: groups come to life and every member gets a fresh session."""
+        """Start the groups after the replay; every member gets a fresh session."""
         self._is_loaded = True
         for group in list(self._groups.values()):
             self._revive(group, now_ms)
@@ -79,7 +79,7 @@ class GroupRegistry:
         return self._finish(now_ms)
 
     def resign(self, error: GoQueueError) -> list[Effect]:
-        """Somebody else coordinates now: answer everybody who waits, and do nothing more."""
+        """Stop, because another node coordinates now; complete all waiting calls with `error`."""
         self._is_loaded = False
         replies = self._journal.abandon()
         for group in self._groups.values():
@@ -90,10 +90,10 @@ class GroupRegistry:
         self._retention_timer.cancel()
         return [Reply(reply.token, error) for reply in replies]
 
-    # Settling writes
+    # Completing writes
 
     def persisted(self, write_id: int, now_ms: int) -> list[Effect]:
-        """The records of this write are durable."""
+        """Complete a write whose records are durable."""
         write = self._journal.settle(write_id)
         if write is None:
             return []
@@ -105,7 +105,7 @@ class GroupRegistry:
         return [*write.replies, *self._finish(now_ms)]
 
     def persist_failed(self, write_id: int, error: GoQueueError, now_ms: int) -> list[Effect]:
-        """The records of this write are not in the log and never will be."""
+        """Fail a write whose records are not in the log and never will be."""
         write = self._journal.settle(write_id)
         if write is None:
             return []
@@ -116,7 +116,7 @@ class GroupRegistry:
         return [*replies, *self._finish(now_ms)]
 
     def ended(self, producer_id: int, *, is_commit: bool, now_ms: int) -> list[Effect]:
-        """The end of a producer's transaction is durable: what it committed counts, or does not."""
+        """Apply or drop the offsets of a producer's transaction whose end is durable."""
         self.replay_end(producer_id, is_commit=is_commit)
         return self._finish(now_ms)
 
@@ -132,9 +132,9 @@ class GroupRegistry:
         return groups
 
     def _tear(self, group: Group, error: GoQueueError, now_ms: int) -> list[Reply]:
-        """Memory is ahead of the log: stop, and go back to what the log holds.
+        """Stop a group whose memory is ahead of the log, and go back to what the log holds.
 
-        The group rests for a while, for the log may refuse the next write as well.
+        The group pauses for a while, because the log may refuse the next write as well.
         """
         group.membership.close(error)
         group.is_torn = True
@@ -162,7 +162,7 @@ class GroupRegistry:
     # Time and topics
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do. Ask again after every other call."""
+        """When `tick` has something to do. Get it again after every other call."""
         return self._timers.next_deadline_ms() if self._is_loaded else None
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -171,7 +171,9 @@ class GroupRegistry:
         return self._finish(now_ms)
 
     def topics_changed(self, now_ms: int, topics: Mapping[str, int]) -> list[Effect]:
-        """All topics that exist, with their partition counts; once before any other call."""
+        """Update all existing topics and their partition counts; call it once before any other
+        call.
+        """
         known = self._surroundings.topics
         added = topics.keys() - known.keys()
         removed = known.keys() - topics.keys()
@@ -191,7 +193,7 @@ class GroupRegistry:
             group.stage_offset((topic, partition, None))
 
     def _offset_keys(self, group: Group, topics: set[str] | None) -> list[tuple[str, int]]:
-        """The partitions with a committed offset, durable or on its way; `None` means all."""
+        """The partitions with a committed offset, durable or in flight; `None` means all."""
         if topics is not None and not topics:
             return []
         changes: list[OffsetChange] = [*group.offsets, *group.staged_offsets]
@@ -226,7 +228,7 @@ class GroupRegistry:
             self._stage_deletion(group)
 
     def _stage_deletion(self, group: Group) -> None:
-        """Nothing of the group's membership shall remain in the log."""
+        """Delete all of the group's membership from the log."""
         for key in group.durable:
             group.staged[key] = None
         if (write := self._journal.open_write(group)) is not None:
@@ -257,7 +259,7 @@ class GroupRegistry:
         return self._finish(now_ms)
 
     def _finish(self, now_ms: int) -> list[Effect]:
-        """The effects of everything that the touched groups have said."""
+        """The effects of all touched groups."""
         effects: list[Effect] = []
         for group in self._journal.touched:
             membership = group.membership
@@ -273,7 +275,7 @@ class GroupRegistry:
             self._groups.pop(group.group_id, None)
 
     def _open_new(self, group_id: str) -> Group:
-        """A group that a client asks for, if there may be one more."""
+        """Create a group for a client, if the limit allows one more."""
         count_max = self.settings.per_partition_max
         if is_full(len(self._groups), count_max):
             raise too_many_groups(count_max)
@@ -286,10 +288,10 @@ class GroupRegistry:
         return group
 
     def _find(self, group_id: str) -> Group | None:
-        """The group, if it exists and can be spoken to now."""
+        """The group, if it exists and accepts calls now."""
         self._check_ready()
         if not group_id or len(group_id) > GROUP_ID_LENGTH_MAX:
-            raise InvalidGroupId(f"{group_id[:100]!r} cannot be the id of a group.")
+            raise InvalidGroupId(f"{group_id[:100]!r} is not a valid group id.")
         group = self._groups.get(group_id)
         if group is not None and group.is_torn:
             raise CoordinatorLoading(f"Group {group_id!r} is being reloaded; retry.")
@@ -297,4 +299,4 @@ class GroupRegistry:
 
     def _check_ready(self) -> None:
         if not (self._is_loaded and self._are_topics_known):
-            raise CoordinatorLoading("The coordinator is reading its log; retry.")
+            raise CoordinatorLoading("The coordinator is loading its log; retry.")

@@ -1,4 +1,4 @@
-"""What groups answer."""
+"""The results that groups return."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GroupType(StrEnum):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Nothing to say but yes: heartbeats and deletions."""
+    """Success without further data: heartbeats and deletions."""
 
 
 DONE = Done()
@@ -68,11 +68,11 @@ class ConsumerHeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
     member_id: str
     member_epoch: int
     heartbeat_interval_ms: int
-    assignment: frozenset[Partition] | None = None  # `None`: as before
+    assignment: frozenset[Partition] | None = None  # `None`: unchanged
 
 
 class OffsetErrors(msgspec.Struct, frozen=True):
-    """The outcome of a commit or deletion: partitions not named here succeeded."""
+    """The outcome of a commit or deletion: partitions not listed here succeeded."""
 
     errors: dict[Partition, GoQueueError] = {}
 

@@ -1,4 +1,4 @@
-"""Which topics a subscription means, by name and by regular expression."""
+"""Resolves subscriptions to topics, by name and by regular expression."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import re2
 from goqueue.groups.limits import REGEX_MEMORY_BYTES_MAX
 from goqueue.model.errors import InvalidRegularExpression
 
-INTERNAL_PREFIX = "__"  # internal topics are read by name, never by accident
+INTERNAL_PREFIX = "__"  # internal topics are only read by name, not by a pattern
 
 
 class TopicRegex:
-    """A regular expression and the topics it matches now."""
+    """A regular expression and the topics it currently matches."""
 
     def __init__(self, text: str, topics: Iterable[str]) -> None:
         self._pattern = compile_regex(text)
@@ -32,7 +32,7 @@ class TopicRegex:
 
 @lru_cache(maxsize=1_024)
 def compile_regex(text: str) -> Any:
-    """Compile an expression of members, which RE2 runs in linear time whatever they wrote."""
+    """Compile a member's expression, which RE2 runs in linear time in any case."""
     options = re2.Options()
     options.max_mem = REGEX_MEMORY_BYTES_MAX
     options.log_errors = False

@@ -1,8 +1,8 @@
 """Deadlines that move far more often than they pass.
 
-Every heartbeat moves a session's deadline. So a timer that moves later only changes a field: its
-old place in the heap comes up, finds the deadline moved, and is put back. Moving is then O(1) and
-touching the heap is rare.
+Every heartbeat moves a session's deadline. So a timer that moves later only changes a field: when
+its old entry in the heap comes up, the deadline has moved, and the entry is put back. Moving is
+then O(1), and heap operations are rare.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NEVER = -1
 
 
 class Timer:
-    """One deadline and what to do when it passes."""
+    """One deadline and its action."""
 
     __slots__ = ("deadline_ms", "fire", "queued_ms")
 
@@ -37,7 +37,7 @@ class Timers:
         self._sequence = 0  # keeps equal deadlines in the order they were armed
 
     def __len__(self) -> int:
-        """About how many deadlines there are."""
+        """The approximate number of deadlines."""
         return len(self._heap)
 
     def arm(self, timer: Timer, deadline_ms: int) -> None:
@@ -46,7 +46,7 @@ class Timers:
             self._queue(timer)
 
     def next_deadline_ms(self) -> int | None:
-        """When to look again; it may be early, never late."""
+        """When to check again; it may be early, never late."""
         heap = self._heap
         while heap:
             queued_ms, _, timer = heap[0]
@@ -67,7 +67,7 @@ class Timers:
     def _drop_first(self) -> None:
         queued_ms, _, timer = heapq.heappop(self._heap)
         if queued_ms != timer.queued_ms:
-            return  # An earlier place in the heap took over.
+            return  # An earlier entry in the heap covers it.
         timer.queued_ms = NEVER
         if timer.is_armed:
             self._queue(timer)

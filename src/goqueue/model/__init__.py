@@ -1,4 +1,4 @@
 """Shared nouns: offsets, topics, partitions, record batches, and the error tree.
 
-Everything may import this room and it imports nobody. It knows bytes, not disks or sockets.
+Every room may import this one, and it imports none. It handles bytes, not disks or sockets.
 """

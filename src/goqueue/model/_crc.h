@@ -1,4 +1,4 @@
-/* CRC-32C, as batches have it: by the processor's instruction for it, or by a table. */
+/* CRC-32C, the checksum of batches: by the processor's instruction for it, or by a table. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAS_CRC_INSTRUCTION 1
 #else

@@ -1,8 +1,8 @@
-/* Records out of the bytes of a batch, for those who look at every record.
+/* Decodes records from the bytes of a batch, for code that processes every record.
  *
- * This is `decode_reference.py` once more, with the same names, arguments, answers and refusals,
- * which the tests compare; where this module cannot be built, that one is used. It knows nothing
- * but bytes: headers of batches, compression and checksums are seen to before.
+ * This is `decode_reference.py` in C, with the same names, arguments, results and refusals, which
+ * the tests compare; if this module cannot be built, that one is used. It handles only bytes: batch
+ * headers, compression and checksums are processed before.
  *
  * `_records.h` checks records, `_decode_reading.h` reads the bytes, `_decode_columns.h` makes columns for Arrow,
  * `_decode_checksums.h` sums up fields and `_decode_json.h` writes JSON; they are parts of this file.

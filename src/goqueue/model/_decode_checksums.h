@@ -1,7 +1,7 @@
 /* Checksums of many fields at once; a part of `_decode.c`.
  *
- * A processor that has an instruction for CRC-32C takes three steps of time for each and can begin
- * one at every step, so three fields are summed up side by side.
+ * The CRC-32C instruction has a latency of three cycles and a throughput of one per cycle, so three
+ * fields are processed in parallel.
  */
 #include "_crc.h"
 

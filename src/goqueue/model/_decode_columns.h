@@ -1,8 +1,8 @@
-/* Records of many batches as columns that Arrow takes as they are; a part of `_decode.c`.
+/* Records of many batches as columns in Arrow's layout; a part of `_decode.c`.
  *
- * Every byte of a wanted field is copied once, out of its batch and into its column, while it is
- * read. Room is made beforehand for as much as the batches can hold, and given back at the end, so
- * that the walk itself asks nobody for memory and leaves Python to the other threads.
+ * Every byte of a requested field is copied once, from its batch to its column, as it is decoded.
+ * Memory for as much as the batches can hold is allocated beforehand, and trimmed at the end, so
+ * that the pass itself allocates nothing and can release the interpreter lock.
  */
 enum { WANTS_KEYS = 1, WANTS_VALUES = 2, WANTS_HEADERS = 4 };
 enum { HEADER_BYTES_MIN = 2 }; /* the lengths of its name and of its content */

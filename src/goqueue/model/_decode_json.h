@@ -1,4 +1,4 @@
-/* Rows of JSON from columns, with the texts of records taken from where they lie. */
+/* Formats rows of JSON from columns, with the texts of records read in place. */
 enum { JSON_COLUMNS_MAX = 16, JSON_NUMBER_BYTES = 24 };
 enum { STEP_BYTES = 32 };
 

@@ -1,7 +1,7 @@
-/* Reading the bytes of records: numbers, fields, whole records, and what Python gets of them.
+/* Decodes the bytes of records: numbers, fields, whole records, and their Python objects.
  *
- * No byte is read that was not counted first. Every number is read through `read_number`, every
- * field through `read_field`, and both are given the end of the record that they stand in.
+ * Every position is checked before a byte is read there. Every number is read by `read_number`,
+ * every field by `read_field`, and both take the end of the record that they are in.
  */
 #include "_records.h"
 

@@ -1,11 +1,11 @@
-/* Records into the bytes of a batch, from columns, for those who write many records at once.
+/* Encodes records from columns into the bytes of a batch, for code that writes many records.
  *
- * This is `encode_reference.py` once more, with the same names, arguments, answers and refusals,
- * which the tests compare; where this module cannot be built, that one is used. Columns have the
- * layout of Arrow: all values in a row, bounds between them, and a bit for each that is there.
- * Headers of batches, compression and checksums are seen to afterwards.
+ * This is `encode_reference.py` in C, with the same names, arguments, results and refusals, which
+ * the tests compare; if this module cannot be built, that one is used. Columns have Arrow's layout:
+ * contiguous values, bounds between them, and a validity bit for each.
+ * Batch headers, compression and checksums are processed afterwards.
  *
- * `_encode_columns.h` reads the columns, and reads no byte of them that it has not counted first.
+ * `_encode_columns.h` reads the columns, and checks every position before it reads a byte there.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,7 +1,7 @@
-/* Columns as Arrow lays them out, and the values in them.
+/* Columns in Arrow's layout, and the values in them.
  *
- * Every value is read through `value_at`, which looks at no byte outside its buffers, whatever the
- * bounds in them say.
+ * Every value is read by `value_at`, which reads no byte outside its buffers, whatever their bounds
+ * contain.
  */
 enum { EXTRAS_MAX = 8 };
 

@@ -1,10 +1,10 @@
 /* Checks the records of a batch before it is stored.
  *
- * `decode_reference.check_records` is the same in Python. Values are not read, only the numbers around
- * them, so that a batch of large records costs little. No byte is read that was not counted first.
+ * `decode_reference.check_records` is the same in Python. Only the numbers around the values are
+ * read, so that a batch of large records costs little. Every position is checked before a read.
  *
- * Numbers are as clients in Java and C read them: a length, a count or an offset delta has 32 bits in
- * at most five bytes, a timestamp delta 64 bits in at most ten.
+ * Numbers are as clients in Java and C decode them: a length, a count or an offset delta has 32 bits
+ * in at most five bytes, a timestamp delta 64 bits in at most ten.
  */
 enum { RECORD_BYTES_MIN = 6 }; /* attributes, two deltas, two lengths and the number of headers */
 enum { INT_BYTES_MAX = 5, LONG_BYTES_MAX = 10 };

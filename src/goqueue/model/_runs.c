@@ -1,8 +1,8 @@
-/* Small batches that came together and go into one log together.
+/* Small batches that arrived together and are appended to one log together.
  *
- * This is `run_reference.py` once more, with the same names, arguments and answers, which the tests
- * compare; where this module cannot be built, that one is used. It looks at the headers of batches,
- * sums up their bytes and checks their records. Whatever is not plain is refused without a reason: others find that.
+ * This is `run_reference.py` in C, with the same names, arguments and results, which the tests
+ * compare; if this module cannot be built, that one is used. It checks batch headers, checksums and
+ * records. A batch that is not plain is refused without a reason, which the ordinary path finds.
  */
 #define _GNU_SOURCE /* for memmem */
 #define PY_SSIZE_T_CLEAN

@@ -1,7 +1,7 @@
-/* Looking for a few bytes among many: at 32 places at once where the processor can, or by the C library.
+/* Searches for a few bytes among many: 32 positions at once if the processor can, or by the C library.
  *
- * A place is worth a closer look when both its first and its last byte are right, which is rare in any
- * data. The C library looks at one place after the other, and takes five to nine times as long.
+ * A position is compared in full only if both its first and its last byte match, which is rare in any
+ * data. The C library checks one position after the other, and takes five to nine times as long.
  */
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-"""What may be done to what, in the vocabulary of Kafka's access control lists."""
+"""Actions on resources, in the vocabulary of Kafka's access control lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Action(StrEnum):
 
 
 class ResourceKind(StrEnum):
-    """What an operation touches. Kafka has no subjects; they are those of the schema registry."""
+    """What an operation touches. Subjects are those of the schema registry; Kafka has none."""
 
     TOPIC = "TOPIC"
     GROUP = "GROUP"
@@ -32,7 +32,7 @@ class ResourceKind(StrEnum):
 
 
 class Resource(NamedTuple):
-    """One thing that access is granted to."""
+    """One resource to which access is granted."""
 
     kind: ResourceKind
     name: str

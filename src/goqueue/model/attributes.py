@@ -1,8 +1,8 @@
-"""What a producer may ask for a message, as headers of its record.
+"""Attributes that a producer may set on a message, as headers of its record.
 
 Any client of the format can set a header and any reader can see it, so GoQueue's own attributes
 are headers whose names begin with `goqueue-`. Most batches have none, and must not pay for those
-that have: one search for that prefix over the bytes of a batch tells them apart.
+that have: one search for that prefix over the bytes of a batch distinguishes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRIORITY_HEADER = "goqueue-priority"
 DELAY_HEADER = "goqueue-delay-ms"
 DELIVER_AT_HEADER = "goqueue-deliver-at"
 TTL_HEADER = "goqueue-ttl-ms"
-# Set by the broker on a message that it has released, so that its release is recognised later.
+# Set by the broker on a message that it has released, so that recovery recognises the release.
 SCHEDULE_ID_HEADER = "goqueue-schedule-id"
 
 PRIORITY_NAMES = ("critical", "high", "normal", "low", "background")
@@ -51,7 +51,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Attributes(NamedTuple):
-    """What the headers of one record ask for."""
+    """The attributes in the headers of one record."""
 
     priority: int = PRIORITY_DEFAULT
     delay_ms: int | None = None
@@ -59,7 +59,7 @@ class Attributes(NamedTuple):
     ttl_ms: int | None = None
 
     def due_ms(self, now_ms: int) -> int | None:
-        """When the message is to appear, or None when that is now."""
+        """The due time of the message, or None if it is due now."""
         due_ms = self.deliver_at_ms
         if self.delay_ms is not None:
             due_ms = now_ms + self.delay_ms
@@ -73,9 +73,9 @@ NO_ATTRIBUTES = Attributes()
 
 
 def has_attributes(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether the prefix of our headers occurs anywhere in the records of a whole batch.
+    """Whether the prefix of GoQueue's headers occurs anywhere in the records of a whole batch.
 
-    A value may contain it by chance, which costs a look at the records and does no harm.
+    A value may contain it by chance; then the records are decoded needlessly, without harm.
     """
     if header.codec is Compression.NONE:
         return _has_prefix(batch, HEADER_BYTES)
@@ -84,7 +84,7 @@ def has_attributes(batch: Buffer, header: BatchHeader) -> bool:
 
 
 def may_have_attributes(batch: Buffer) -> bool:
-    """The same for a producer's bytes of which nothing is known yet."""
+    """The same for a producer's bytes that have not been checked yet."""
     if len(batch) < HEADER_BYTES:
         return False
     if not batch[_CODEC_BYTE] & CODEC_MASK:
@@ -93,9 +93,9 @@ def may_have_attributes(batch: Buffer) -> bool:
 
 
 def produced_payload(batch: Buffer) -> Buffer | None:
-    """The records of a producer's bytes of which nothing is known yet, unpacked.
+    """The decompressed records of a producer's bytes that have not been checked yet.
 
-    None if they cannot be unpacked; the check of the batch finds out why.
+    None if they cannot be decompressed; the check of the batch reports why.
     """
     if len(batch) < HEADER_BYTES:
         return None
@@ -109,12 +109,12 @@ def produced_payload(batch: Buffer) -> Buffer | None:
 
 
 def payload_has_attributes(payload: Buffer) -> bool:
-    """Whether the prefix of our headers occurs anywhere in unpacked records."""
+    """Whether the prefix of GoQueue's headers occurs anywhere in decompressed records."""
     return _has_prefix(payload, 0)
 
 
 def parse_attributes(headers: Iterable[Header]) -> Attributes:
-    """Read the attributes among a record's headers; of a header given twice the last counts."""
+    """Parse the attributes in a record's headers; the last of duplicate headers wins."""
     priority, delay_ms, deliver_at_ms, ttl_ms = NO_ATTRIBUTES
     for name, content in headers:
         if not name.startswith(PREFIX):
@@ -135,7 +135,7 @@ def parse_attributes(headers: Iterable[Header]) -> Attributes:
 
 
 def parse_priority(content: bytes | None) -> int:
-    """A lane's number, from its name or its digit."""
+    """Parse the number of a lane from its name or its digit."""
     priority = _PRIORITIES.get((content or b"").lower())
     if priority is None:
         raise InvalidAttribute(
@@ -146,7 +146,7 @@ def parse_priority(content: bytes | None) -> int:
 
 
 def parse_moment(content: bytes | None) -> int:
-    """A time as milliseconds since 1970, from such a number or from RFC 3339."""
+    """Parse a time, in milliseconds since 1970 or in RFC 3339, to milliseconds since 1970."""
     data = content or b""
     if data.isdigit() and len(data) <= _DIGITS_MAX:
         return int(data)
@@ -157,9 +157,9 @@ def parse_moment(content: bytes | None) -> int:
             moment = datetime.fromisoformat(f"{day}T{time}{zone.upper()}")
             milliseconds = (moment - _EPOCH) // _MILLISECOND
         except (ValueError, OverflowError):
-            milliseconds = -1  # a day that no calendar has, or a leap second
+            milliseconds = -1  # a date that does not exist, or a leap second
         if milliseconds >= 0:
-            # A part of a millisecond counts as a whole one, so that nothing is early.
+            # Round up to a whole millisecond, so that nothing is early.
             return milliseconds + -(-int((fraction or "0").ljust(9, "0")) // 1_000_000)
     raise InvalidAttribute(
         f"Header {DELIVER_AT_HEADER} is {_shown(content)}; send milliseconds since 1970 or a "
@@ -168,10 +168,10 @@ def parse_moment(content: bytes | None) -> int:
 
 
 def check_due(due_ms: int, *, now_ms: int) -> None:
-    """Refuse a due time that is further away than anything can be scheduled."""
+    """Refuse a due time beyond the limit for schedules."""
     if due_ms - now_ms > DELAY_MS_MAX:
         raise InvalidAttribute(
-            f"A message is to be delivered at {due_ms} ms since 1970, more than a hundred years "
+            f"The delivery time {due_ms} ms since 1970 is more than a hundred years "
             "from now; choose an earlier time."
         )
 

@@ -1,8 +1,8 @@
 """Record batches: the one format of records on disk and on the wire.
 
 A batch is a 61-byte header and its records, byte for byte what a producer sends and a consumer
-fetches. The broker lives on the header: one checksum, one base offset to stamp, no records
-unpacked. Records are decoded only where a feature asks for a particular record.
+fetches. The broker works on the header: one checksum, one base offset to stamp, no records
+decoded. Records are decoded only if a feature needs a particular record.
 
     base_offset int64 · batch_length int32 · leader_epoch int32 · magic int8 · crc uint32 ·
     attributes int16 · last_offset_delta int32 · base_timestamp int64 · max_timestamp int64 ·
@@ -32,7 +32,7 @@ from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
-LENGTH_PREFIX_BYTES = 12  # base_offset and batch_length, which batch_length does not count
+LENGTH_PREFIX_BYTES = 12  # base_offset and batch_length, which batch_length excludes
 CRC_START = 21
 MAGIC = 2
 
@@ -47,8 +47,8 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
 
-RECORDS_MAX = 2_000_000  # in one batch: finding them takes memory besides what they are
-STEP_RECORDS = 256  # are decoded at once, so that whoever stops early has paid for few of them
+RECORDS_MAX = 2_000_000  # in one batch: indexing them takes memory in addition to their bytes
+STEP_RECORDS = 256  # decoded at once, so that a reader that stops early has paid for few
 
 _NO_HEADER = bytes(HEADER_BYTES)
 _CRC = struct.Struct(">I")
@@ -80,7 +80,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """The size of the whole batch in bytes."""
         return self.batch_length + LENGTH_PREFIX_BYTES
 
     @property
@@ -113,7 +113,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One stored record, with the offset and time its batch gives it."""
+    """One stored record, with the offset and timestamp its batch gives it."""
 
     key: bytes | None
     value: bytes | None
@@ -123,7 +123,7 @@ class Record(NamedTuple):
 
 
 def add_sequence(sequence: int, count: int) -> int:
-    """Sequence numbers are 31 bits wide and start again at zero."""
+    """Add to a sequence number, which has 31 bits and wraps to zero."""
     return (sequence + count) & 0x7FFFFFFF
 
 
@@ -133,7 +133,7 @@ def is_sequence_before(sequence: int, other: int) -> bool:
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; the caller has made sure that its 61 bytes are there."""
+    """The header at `position`; the caller has checked that its 61 bytes are there."""
     return BatchHeader._make(HEADER.unpack_from(data, position))
 
 
@@ -147,13 +147,13 @@ def check_batch(data: Buffer) -> BatchHeader:
 
 
 def check_header(header: BatchHeader, data: Buffer) -> None:
-    """The same for one whose header has been read already."""
+    """The same for a batch whose header has been decoded already."""
     if header.magic != MAGIC:
         raise UnsupportedFormat(f"Batch format {header.magic} is not supported; send format 2.")
     if header.size != len(data):
-        raise CorruptBatch(f"A batch of {len(data)} bytes says that it has {header.size}.")
+        raise CorruptBatch(f"A batch of {len(data)} bytes declares a size of {header.size}.")
     if header.record_count < 0 or header.last_offset_delta < 0:
-        raise InvalidRecord("A batch announces a negative number of records.")
+        raise InvalidRecord("A batch has a negative record count.")
     if crc32c(memoryview(data)[CRC_START:]) != header.crc:
         raise CorruptBatch("The checksum of a batch does not match its bytes; send it again.")
 
@@ -164,13 +164,13 @@ def is_intact(data: memoryview, header: BatchHeader) -> bool:
 
 
 def stamp(batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int) -> None:
-    """Give a batch its place in the log. The checksum stays valid."""
+    """Set base offset and leader epoch of a batch. The checksum stays valid."""
     _STAMP_OFFSET.pack_into(batch, 0, base_offset)
     _STAMP_EPOCH.pack_into(batch, 12, leader_epoch)
 
 
 def stamp_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Give every record of a batch the time of its arrival, and the batch a new checksum."""
+    """Set the append time as the timestamp of every record, and update the checksum."""
     (attributes,) = struct.unpack_from(">h", batch, CRC_START)
     struct.pack_into(">h", batch, CRC_START, attributes | LOG_APPEND_TIME)
     struct.pack_into(">q", batch, 35, timestamp_ms)
@@ -178,7 +178,7 @@ def stamp_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
 
 
 def stamp_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Correct the time of a batch's newest record, and give the batch a new checksum."""
+    """Correct the maximum timestamp of a batch, and update the checksum."""
     struct.pack_into(">q", batch, 35, timestamp_ms)
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
@@ -197,7 +197,7 @@ def build_batch(
     producer_epoch: int = NO_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
-    """Put a header before records that are already encoded (and already compressed)."""
+    """Prepend a header to records that are already encoded (and already compressed)."""
     return _build_batch(
         (payload,),
         base_offset,
@@ -216,7 +216,7 @@ def build_batch(
 def _build_batch(
     parts: Sequence[Buffer], base_offset: int, leader_epoch: int, attributes: int, *fields: int
 ) -> bytearray:
-    """A batch of these bytes, which are copied once; `fields` are those after the attributes."""
+    """Build a batch of these bytes, copied once; `fields` are those after the attributes."""
     batch = bytearray().join((_NO_HEADER, *parts))
     _pack_header(batch, base_offset, leader_epoch, attributes, *fields)
     return batch
@@ -233,7 +233,7 @@ def fill_header(
     producer_epoch: int,
     base_sequence: int,
 ) -> None:
-    """Write the header of a batch into the room before its records, which is left for it."""
+    """Write the header of a batch into the space reserved before its records."""
     _pack_header(
         batch,
         0,
@@ -295,7 +295,7 @@ def encode_batch(
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as the control record in a log says it."""
+    """The end of a transaction, as recorded by a control record."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -311,7 +311,7 @@ def encode_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_EPOCH,
 ) -> bytearray:
-    """The control batch that ends a producer's transaction in one partition."""
+    """Encode the control batch that ends a producer's transaction in one partition."""
     key = _MARKER_KEY.pack(_MARKER_VERSION, _COMMIT if is_commit else _ABORT)
     value = _MARKER_VALUE.pack(_MARKER_VERSION, coordinator_epoch)
     return encode_batch(
@@ -325,7 +325,7 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer) -> Marker:
-    """What a control batch says; raise `CorruptBatch` when it does not end a transaction."""
+    """Decode a control batch; raise `CorruptBatch` if it does not end a transaction."""
     records = decode_batch(batch)
     if len(records) != 1:
         raise CorruptBatch(f"A control batch has {len(records)} records; it should have one.")
@@ -340,12 +340,12 @@ def decode_marker(batch: Buffer) -> Marker:
 
 
 def encode_records(numbered: Iterable[tuple[int, Record]], *, base_timestamp: int) -> bytes:
-    """The records' bytes; each comes with its offset relative to the batch."""
+    """Encode records; each comes with its offset relative to the batch."""
     return b"".join(_encode_parts(numbered, base_timestamp))
 
 
 def _encode_parts(numbered: Iterable[tuple[int, Record]], base_timestamp: int) -> list[bytes]:
-    """What the records' bytes are to be joined from, so that values are copied only then."""
+    """The parts to join into the records' bytes, so that values are copied only once."""
     parts: list[bytes] = []
     for delta, (key, value, headers, timestamp_ms, _) in numbered:
         shift, place = varint(timestamp_ms - base_timestamp), varint(delta)
@@ -377,7 +377,7 @@ def _encode_headers(headers: Sequence[Header]) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A zig-zag variable-length integer; the common small ones come from a table."""
+    """Encode a zig-zag varint; common small ones come from a table."""
     if -8192 <= value < 8192:
         return _SMALL_VARINTS[value + 8192]
     return _encode_varint(value)
@@ -393,26 +393,26 @@ def _encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-_NOTHING = b"\x01"  # the length of what is not there: minus one
+_NOTHING = b"\x01"  # the length of an absent field: minus one
 _SMALL_VARINTS = [_encode_varint(value) for value in range(-8192, 8192)]
 
 
 def decode_batch(data: Buffer) -> list[Record]:
-    """All records of one whole batch, whose checksum the caller has seen to."""
+    """Decode all records of one whole batch, whose checksum the caller has verified."""
     header = read_header(data)
     return list(decode_records(header, unpack_payload(data, header)))
 
 
 def unpack_payload(data: Buffer, header: BatchHeader, *, bytes_max: int | None = None) -> Buffer:
-    """The records' bytes of a batch, decompressed; a node has a bound if none is given here."""
+    """The decompressed records of a batch, up to `bytes_max` or else the bound of the process."""
     payload = memoryview(data)[HEADER_BYTES : header.size]
     return decompress(header.codec, payload, bytes_max=bytes_max)
 
 
 def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
-    """Decode records a step at a time; raise `CorruptBatch` where the bytes make no sense."""
+    """Decode records a step at a time; raise `CorruptBatch` if the bytes are invalid."""
     data = bytes(payload)
-    del payload  # else both are kept until the last record is read
+    del payload  # else both stay alive until the last record is decoded
     position, left = 0, header.record_count
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     while left > 0:
@@ -431,18 +431,18 @@ def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:
 
 
 class RawRecord(NamedTuple):
-    """One record as it is stored, and what can be said of it without unpacking its value."""
+    """One record as it is stored, with the fields found without decoding its value."""
 
     offset_delta: int
     timestamp_delta: int
     key: bytes | None
     is_tombstone: bool
-    data: bytes  # the whole record, its length included
+    data: bytes  # the whole record, including its length
     rest_start: int  # where in `data` the offset delta begins
 
 
 def split_records(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
-    """The records one by one, as bytes; raise `CorruptBatch` where the bytes make no sense."""
+    """Split into records, as bytes; raise `CorruptBatch` if the bytes are invalid."""
     data = bytes(payload)
     del payload
     position, left = 0, header.record_count
@@ -459,6 +459,6 @@ def _check_end(data: bytes, position: int) -> None:
 
 
 def shift_timestamp(record: RawRecord, shift_ms: int) -> bytes:
-    """The record's bytes for a batch whose base timestamp is `shift_ms` earlier."""
+    """Re-encode a record for a batch whose base timestamp is `shift_ms` earlier."""
     body = b"\x00" + varint(record.timestamp_delta + shift_ms) + record.data[record.rest_start :]
     return varint(len(body)) + body

@@ -1,7 +1,7 @@
-"""How large the numbers may be that nodes tell each other, and that a cluster writes down.
+"""Bounds of the numbers that nodes send each other, and that a cluster persists.
 
-They are checked where bytes become values. Each bound is far beyond what any cluster comes to, and
-far enough below what can be stored that what is counted on from it can be stored and read too.
+They are checked on decoding. Each bound is far beyond what any cluster reaches, and far enough
+below the storage limit that numbers counted up from it can also be stored and decoded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PartitionCount = Annotated[int, Meta(ge=0, le=1 << 24)]
 LeaderEpoch = Annotated[int, Meta(ge=-1, le=1 << 30)]
 ProducerEpoch = Annotated[int, Meta(ge=-1, le=(1 << 15) - 1)]
 ProducerId = Annotated[int, Meta(ge=-1, le=1 << 62)]
-Offset = Annotated[int, Meta(ge=-1, le=1 << 62)]  # -1 stands for none
+Offset = Annotated[int, Meta(ge=-1, le=1 << 62)]  # -1 means none
 VERSION_MAX = 1 << 48
 Version = Annotated[int, Meta(ge=0, le=VERSION_MAX)]  # of something that changes
 Milliseconds = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
-BytesPerSecond = Annotated[int, Meta(ge=0, le=_INT63)]  # Kafka's tools say "no limit" with the last
+BytesPerSecond = Annotated[int, Meta(ge=0, le=_INT63)]  # Kafka's tools send the maximum for none
 
 TopicId = Annotated[bytes, Meta(max_length=16)]
-Identity = Annotated[bytes, Meta(max_length=64)]  # of a disk, or of one life of a node
+Identity = Annotated[bytes, Meta(max_length=64)]  # of a disk, or of one run of a node
 Name = Annotated[str, Meta(max_length=1_024)]
 Addresses = Annotated[dict[Name, Name], Meta(max_length=32)]

@@ -1,7 +1,7 @@
-"""Looking for a few bytes among many, at the speed of memory.
+"""Searches for a few bytes among many, at memory speed.
 
-Every batch that is produced is searched. The compiled decoder looks at 32 places at once, which
-takes a tenth of the time of Python's own searches or less; without it, those will do.
+Every batch that is produced is searched. The compiled decoder compares 32 positions at once, which
+takes at most a tenth of the time of Python's own searches; without it, those are used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Search = Callable[[Buffer, int], bool]
 
 
 def searcher(needle: bytes) -> Search:
-    """A function that tells whether a buffer has these bytes at or after a position."""
+    """A function that returns whether a buffer has these bytes at or after a position."""
     return compiled_searcher(needle) if IS_COMPILED else plain_searcher(needle)
 
 

@@ -1,8 +1,7 @@
-"""The records of a batch as columns, for those who want many records and few of their fields.
+"""The records of a batch as columns, for readers of many records and few of their fields.
 
-An object for every record costs more than finding its fields. So a batch is walked through once,
-which notes where everything is, as columns of plain numbers; a key, a value or a record is made
-only for whoever asks for that one.
+An object per record costs more than finding its fields. So one pass over a batch records where
+everything is, as columns of plain numbers; a key, a value or a record is created only on request.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from goqueue.model.errors import CorruptBatch
 
 T = TypeVar("T")
 
-# A header of two bytes becomes forty in an answer.
+# A header of two bytes becomes forty in a response.
 HEADER_WEIGHT = 16
 _NONE = memoryview(array("i"))
 _has_prefix = searcher(ATTRIBUTES_PREFIX.encode())
@@ -39,7 +38,7 @@ class PackedColumns(NamedTuple):
 
 
 class Columns:
-    """The fields of a batch's records; a record's place is its number in the batch."""
+    """The fields of a batch's records; a record's place is its index in the batch."""
 
     __slots__ = (
         "_append_time",
@@ -62,7 +61,7 @@ class Columns:
     def __init__(self) -> None:
         self.offsets: Sequence[int] = range(0)  # a range, unless compaction left gaps
         self.timestamps: Sequence[int] = ()
-        self.ends: Sequence[int] = (0,)  # the bytes of all records before each place, and of all
+        self.ends: Sequence[int] = (0,)  # total size of the records before each place, and of all
         self._base_offset = self._base_timestamp = 0
         self._append_time: int | None = None
         self._data = b""
@@ -83,20 +82,22 @@ class Columns:
 
     @property
     def has_keys(self) -> bool:
-        """Whether any of the records has a key; the place of one that is missing is -1."""
+        """Whether any of the records has a key; the position of a missing one is -1."""
         if self._has_keys is None:
             self._has_keys = bool(self._key_starts.tobytes().strip(b"\xff"))
         return self._has_keys
 
     @property
     def may_have_attributes(self) -> bool:
-        """Whether any of the records may have a header of ours; most batches have none."""
+        """Whether any record may have a header of GoQueue's; most batches have none."""
         if self._may_have_attributes is None:
             self._may_have_attributes = self.has_headers and _has_prefix(self._data, 0)
         return self._may_have_attributes
 
     def places(self, wanted: Sequence[int]) -> Sequence[int]:
-        """The places of those of the offsets, sorted and each there once, that are here."""
+        """The places of those offsets that are in the batch; `wanted` is sorted, without
+        duplicates.
+        """
         offsets = self.offsets
         if isinstance(offsets, range):
             first = offsets.start
@@ -137,14 +138,14 @@ class Columns:
         return decoder.headers(self._data, start, self.ends[place + 1])
 
     def bytes_at(self, places: Sequence[int]) -> int:
-        """The bytes of these records as they are stored."""
+        """The size of these records as stored."""
         ends = self.ends
         if isinstance(places, range):
             return ends[places.stop] - ends[places.start]
         return sum(ends[place + 1] - ends[place] for place in places)
 
     def weight_of(self, places: Sequence[int]) -> int:
-        """The bytes of these records, in which headers count for what they become in an answer."""
+        """The size of these records, with headers weighted by their size in a response."""
         if self._header_starts is None:
             return self.bytes_at(places)
         return sum(self._weight(place) for place in places)
@@ -157,7 +158,7 @@ class Columns:
         return size + (HEADER_WEIGHT - 1) * (end - starts[place])
 
     def pack(self, places: Sequence[int]) -> PackedColumns:
-        """These records as bytes, in this order; `unpack_columns` reads them."""
+        """Pack these records as bytes, in this order; `unpack_columns` decodes them."""
         data, ends = self._data, self.ends
         if isinstance(places, range):
             chosen = data[ends[places.start] : ends[places.stop]]
@@ -168,7 +169,7 @@ class Columns:
         )
 
     def fitting(self, places: Sequence[int], bytes_max: int) -> Sequence[int]:
-        """As many of these places, from the first on, as weigh no more than so many bytes."""
+        """The longest prefix of these places that weighs at most `bytes_max`."""
         if self._header_starts is None and isinstance(places, range):
             bytes_end = self.ends[places.start] + bytes_max
             stop = bisect_right(self.ends, bytes_end, places.start, places.stop + 1) - 1
@@ -181,17 +182,17 @@ class Columns:
 
 
 def at_places(column: Sequence[T], places: Sequence[int]) -> Sequence[T]:
-    """What a column has at these places."""
+    """The entries of a column at these places."""
     if isinstance(places, range):
         return column[places.start : places.stop]
     return [column[place] for place in places]
 
 
 def decode_columns(header: BatchHeader, payload: Buffer) -> Columns:
-    """Find all records; raise `CorruptBatch` where the bytes make no sense."""
+    """Index all records; raise `CorruptBatch` if the bytes are invalid."""
     if header.record_count > RECORDS_MAX:
         raise CorruptBatch(
-            f"A batch of {header.record_count} records is too large to be read here."
+            f"A batch of {header.record_count} records is too large to be decoded here."
         )
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     packed = PackedColumns(
@@ -206,7 +207,7 @@ def decode_columns(header: BatchHeader, payload: Buffer) -> Columns:
 
 
 def unpack_columns(packed: PackedColumns) -> Columns:
-    """Find the records that `Columns.pack` has chosen, or all of a batch."""
+    """Index the records packed by `Columns.pack`, or all of a batch."""
     columns = Columns()
     columns._data, _, first, columns._base_timestamp, columns._append_time = packed
     columns._base_offset = first

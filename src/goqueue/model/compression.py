@@ -1,8 +1,8 @@
-"""The four compression codecs a record batch may use, with a bound on what they unpack.
+"""The four compression codecs a record batch may use, with a bound on the decompressed size.
 
-A few bytes can unpack to gigabytes. What says that it unpacks to more than the bound is refused
-after a small part of it was unpacked: if that fails, the data is damaged and what it says means
-nothing. What does not say, or lies, is refused as soon as the bound is reached.
+A few bytes can decompress to gigabytes. Data that declares a size above the bound is refused after
+a small part of it has been decompressed: if that fails, the data is damaged and the declared size
+means nothing. Data that declares no size, or a false one, is refused when it reaches the bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from goqueue.model.errors import CorruptBatch, UnpacksTooLarge, UnsupportedCompr
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-UNPACKED_BYTES_MAX = 32 << 20  # of one batch in a node that is not told otherwise
+UNPACKED_BYTES_MAX = 32 << 20  # of one batch, unless the node sets another bound
 READER_UNPACKED_BYTES_MAX = 256 << 20  # in a client, which must read whatever a cluster has stored
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -29,14 +29,14 @@ _ZSTD_MAGIC, _LZ4_MAGIC = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _LZ4_HAS_SIZE = 0x08
 # The library has no error class of its own for an output that is too small.
 _NO_ROOM = "failed to write whole buffer"
-_TRIAL_BYTES = 64 << 10  # unpacked of what announces too much
-_GZIP_RATIO_MAX = 1032  # no gzip data can be packed tighter
+_TRIAL_BYTES = 64 << 10  # decompressed of data that declares too large a size
+_GZIP_RATIO_MAX = 1032  # no gzip data has a higher ratio
 _GZIP_WBITS = 31
 _GZIP_STEP_BYTES = 64 << 10
 
 
 class Meter:
-    """How much this process has unpacked, so that others can see what a step has cost."""
+    """How much this process has decompressed, to measure the cost of a step."""
 
     def __init__(self) -> None:
         self.bytes_total = 0
@@ -56,7 +56,7 @@ class Compression(enum.IntEnum):
     ZSTD = 4
 
 
-_CODECS = tuple(Compression)  # by number; asking the enum itself is much slower
+_CODECS = tuple(Compression)  # by number; a look-up in the enum itself is much slower
 _INTO = {
     Compression.GZIP: cramjam.gzip.decompress_into,
     Compression.LZ4: cramjam.lz4.decompress_into,
@@ -65,7 +65,7 @@ _INTO = {
 
 
 def codec_of(attributes: int) -> Compression:
-    """The codec named by a batch's attributes."""
+    """The codec given by a batch's attributes."""
     number = attributes & 0x07
     if number < len(_CODECS):
         return _CODECS[number]
@@ -75,13 +75,13 @@ def codec_of(attributes: int) -> Compression:
 
 
 def compress(codec: Compression, data: Buffer) -> bytes:
-    """Pack `data` the way stock clients of this format expect it."""
+    """Compress `data` the way stock clients of this format expect it."""
     if codec is Compression.NONE:
         return bytes(data)
     if codec is Compression.GZIP:
         return bytes(cramjam.gzip.compress(data))
     if codec is Compression.LZ4:
-        # Java clients refuse frames whose blocks refer to one another.
+        # Java clients refuse frames with linked blocks.
         compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
         compressor.compress(bytes(data))
         return bytes(compressor.finish())
@@ -96,7 +96,7 @@ def compress(codec: Compression, data: Buffer) -> bytes:
 
 
 def decompress(codec: Compression, data: Buffer, *, bytes_max: int | None = None) -> Buffer:
-    """Unpack `data`; `UnpacksTooLarge` beyond `bytes_max`, `CorruptBatch` when it is damaged."""
+    """Decompress; raise `UnpacksTooLarge` beyond `bytes_max`, `CorruptBatch` for damaged data."""
     if codec is Compression.NONE:
         return data
     if bytes_max is None:
@@ -112,9 +112,9 @@ def decompress(codec: Compression, data: Buffer, *, bytes_max: int | None = None
 
 
 def announced_bytes(codec: Compression, data: Buffer) -> int | None:
-    """What `data` says that it unpacks to, at least; None when it does not say."""
+    """The minimum decompressed size that `data` declares; None if it declares none."""
     if codec is Compression.GZIP:
-        # The length of the last part, modulo 2^32. If that is not true the data is damaged.
+        # The length of the last member, modulo 2^32. If that is false, the data is damaged.
         return int.from_bytes(data[-4:], "little") if len(data) >= 18 else None
     if codec is Compression.LZ4:
         if len(data) < 14 or bytes(data[:4]) != _LZ4_MAGIC or not data[4] & _LZ4_HAS_SIZE:
@@ -161,7 +161,7 @@ def _decompress_growing(codec: Compression, data: Buffer, bytes_max: int) -> Buf
 
 
 def _try(codec: Compression, data: Buffer) -> None:
-    """Raise when the beginning of `data` cannot be unpacked."""
+    """Raise if the beginning of `data` cannot be decompressed."""
     try:
         meter.bytes_total += _INTO[codec](data, bytearray(_TRIAL_BYTES))
     except cramjam.DecompressionError as error:
@@ -171,10 +171,10 @@ def _try(codec: Compression, data: Buffer) -> None:
 
 
 def _refuse_gzip(data: Buffer, announced: int, bytes_max: int) -> NoReturn:
-    """Tell gzip data that is too large from data whose last bytes are not those of gzip.
+    """Distinguish gzip data that is too large from data whose trailer is damaged.
 
-    The length stands at its end, where any other bytes may stand if it is damaged, so it is
-    unpacked, up to the bound and without being kept.
+    The length is at its end, where damaged data may have any bytes, so the data is decompressed, up
+    to the bound and without keeping the result.
     """
     if announced > _GZIP_RATIO_MAX * len(data):
         raise CorruptBatch(f"Its end claims that it unpacks to {announced} bytes.")
@@ -191,9 +191,9 @@ def _refuse_gzip(data: Buffer, announced: int, bytes_max: int) -> NoReturn:
             if total > bytes_max:
                 raise UnpacksTooLarge(bytes_max)
             rest = unpacker.unconsumed_tail
-            if unpacker.eof:  # more gzip data may follow
+            if unpacker.eof:  # more gzip members may follow
                 rest, unpacker = unpacker.unused_data, zlib.decompressobj(_GZIP_WBITS)
-    raise CorruptBatch("The gzip data of a batch ends before its end.")
+    raise CorruptBatch("The gzip data of a batch is truncated.")
 
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
@@ -215,7 +215,7 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
 
 def _snappy_block(block: memoryview, bytes_max: int) -> Buffer:
     length = cramjam.snappy.decompress_raw_len(block)
-    # Snappy cannot pack tighter than about 1:21, so a larger claim is damage, not data.
+    # Snappy has a ratio of at most about 21:1, so a larger claim means damage.
     if length > 64 * max(len(block), 64):
         raise CorruptBatch(f"A snappy block claims to unpack to {length} bytes.")
     if length > bytes_max:

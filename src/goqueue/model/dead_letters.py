@@ -1,4 +1,4 @@
-"""How a dead letter says where it came from: headers that the broker adds to its record."""
+"""The headers that the broker adds to a dead letter, to record where it came from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP_HEADER = PREFIX + "group"
 REASON_HEADER = PREFIX + "reason"
 ATTEMPTS_HEADER = PREFIX + "attempts"
 TIME_HEADER = PREFIX + "time-ms"
-# On a message that was brought back: the dead letter it was and the job that did it, as
+# On a redriven message: the dead letter it was and the redrive job, as
 # topic/partition/offset/job.
 REDRIVEN_HEADER = "goqueue-redriven-from"
 
@@ -23,7 +23,7 @@ UNKNOWN = -1
 
 
 class Origin(NamedTuple):
-    """Where a message was when it died, for whom, why and when."""
+    """Where a message was dead-lettered from, for which group, why and when."""
 
     topic: str
     partition: int
@@ -47,9 +47,9 @@ def write_origin(origin: Origin) -> tuple[Header, ...]:
 
 
 def read_origin(headers: Iterable[Header]) -> Origin | None:
-    """What the headers say; None when the record does not come from the broker's hand.
+    """Parse the headers; None if the broker did not write this record as a dead letter.
 
-    A message can die again after it was brought back, so the last word counts.
+    A redriven message can be dead-lettered again, so the last headers count.
     """
     found = {name: content for name, content in headers if name.startswith(PREFIX)}
     topic = found.get(TOPIC_HEADER)
@@ -67,7 +67,7 @@ def read_origin(headers: Iterable[Header]) -> Origin | None:
 
 
 def without_origin(headers: Iterable[Header]) -> tuple[Header, ...]:
-    """The headers that the message had when it was alive."""
+    """The headers of the original message."""
     return tuple(
         (name, content)
         for name, content in headers
@@ -83,4 +83,4 @@ def _number(content: bytes | None) -> int:
     try:
         return UNKNOWN if content is None else int(content)
     except ValueError:
-        return UNKNOWN  # A header of this name that somebody else has written.
+        return UNKNOWN  # A header of this name that a client wrote.

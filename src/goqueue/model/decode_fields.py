@@ -1,11 +1,11 @@
-"""Reading the bytes of records in plain Python: numbers, fields, headers, and what is refused."""
+"""Decodes the bytes of records in plain Python: numbers, fields, headers, and refusals."""
 
 from __future__ import annotations
 
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import CorruptBatch
 
-RECORD_HEADERS_MAX = 10_000  # each becomes several objects for whoever reads them
+RECORD_HEADERS_MAX = 10_000  # each becomes several objects when decoded
 RECORD_BYTES_MIN = 6  # attributes, two deltas, two lengths and the number of headers
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -46,13 +46,13 @@ def read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
 
 
 def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """A length and so many bytes, which lie before `end`; and where they end."""
+    """A length and as many bytes, which end before `end`; and the position after them."""
     start, stop, position = read_field(data, position, end)
     return (data[start:stop] if start >= 0 else None), position
 
 
 def read_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """The same as start and stop, which are -1 for what is not there."""
+    """The same as start and stop, which are -1 for an absent field."""
     length, position = read_varint(data, position)
     if length < 0:
         return -1, -1, position
@@ -63,7 +63,7 @@ def read_field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A zig-zag variable-length integer, and where it ends."""
+    """A zig-zag varint, and the position after it."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -83,7 +83,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_int(data: Buffer, position: int) -> tuple[int, int]:
-    """The same for a number of 32 bits, which has five bytes at most."""
+    """The same for a number of 32 bits, which has at most five bytes."""
     raw = 0
     for byte in range(_INT_BYTES_MAX):
         bits = data[position + byte]
@@ -96,7 +96,7 @@ def read_int(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_field(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """The length of a field, -1 for what is not there, and where the field ends."""
+    """The length of a field, -1 for an absent one, and the position after it."""
     length, position = read_int(data, position)
     if length > end - position:
         raise CorruptBatch(BEYOND_RECORD)
@@ -106,7 +106,7 @@ def skip_field(data: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def skip_headers(data: Buffer, position: int, end: int) -> int:
-    """Check a record's headers, and return where they end."""
+    """Check a record's headers, and return the position after them."""
     count, position = read_int(data, position)
     if not 0 <= count <= end - position:
         raise CorruptBatch(HEADER_COUNT)
@@ -125,5 +125,5 @@ def skip_headers(data: Buffer, position: int, end: int) -> int:
 
 
 def refusal(error: CorruptBatch | IndexError) -> CorruptBatch:
-    """What is said of bytes; they may also end too soon."""
+    """The refusal for invalid bytes, which may also end too early."""
     return error if isinstance(error, CorruptBatch) else CorruptBatch(BEYOND_RECORD)

@@ -1,8 +1,8 @@
-"""Records out of the bytes of a batch, in plain Python: what `_decode.c` must do, and its stand-in.
+"""Decodes records in plain Python: the reference for `_decode.c`, and its replacement.
 
-Both modules have the same functions, answers and refusals. They know nothing but bytes: headers of
-batches, compression and checksums are seen to before. Bytes that make no sense are refused with
-`CorruptBatch`, whatever they are.
+Both modules have the same functions, results and refusals. They handle only bytes: batch headers,
+compression and checksums are processed before. Invalid bytes are always refused with
+`CorruptBatch`.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ Index = tuple[
 ]
 # The bytes of a batch's records, and the other arguments of `index`.
 Batch = tuple[Buffer, int, int, int, int | None]
-# A column as Arrow keeps it: 32-bit bounds of the rows, one more than there are; the bytes between
-# them; and a bit for each row that says whether it is there, or None if all are.
+# A column in Arrow's layout: 32-bit bounds of the rows, one more than there are rows; the bytes
+# between them; and a validity bit for each row, or None if all are valid.
 BinaryColumn = tuple[bytes, bytes, bytes | None]
 # Lists, whose bounds count headers and which have no bytes of their own; names; contents.
 HeaderColumns = tuple[BinaryColumn, BinaryColumn, BinaryColumn]
-# Offsets, timestamps (64 bits), whether the time is the broker's (32), keys, values, headers.
+# Offsets, timestamps (64 bits), whether the time is the append time (32), keys, values, headers.
 TableColumns = tuple[
     bytes, bytes, bytes, BinaryColumn | None, BinaryColumn | None, HeaderColumns | None
 ]
@@ -68,7 +68,7 @@ TableColumns = tuple[
 TextColumn = tuple[bytes, memoryview, memoryview, Sequence[int]]
 JsonColumn = list[int] | list[bytes] | Sequence[int] | TextColumn
 
-STEP_BYTES = 256 << 10  # large records, and those with many headers, are made a few at a time
+STEP_BYTES = 256 << 10  # large records, and those with many headers, are decoded a few at a time
 
 
 def records(
@@ -80,10 +80,10 @@ def records(
     append_time: int | None,
     row: Callable[..., Row],
 ) -> tuple[list[Row], int]:
-    """Up to so many records from a position on, and the position after them; fewer large ones.
+    """Decode up to a number of records from a position on; fewer if large. Also return the end.
 
-    A row has key, value, headers, timestamp and offset. Damage is met by the call whose first
-    record it is in; one that has read something gives that out.
+    A row has key, value, headers, timestamp and offset. Damage is raised by the call whose first
+    record has it; a call that has decoded records before the damage returns those.
     """
     rows: list[Row] = []
     start = position
@@ -106,10 +106,10 @@ def records(
 def raw_records(
     data: bytes, position: int, count_max: int, row: Callable[..., Row]
 ) -> tuple[list[Row], int]:
-    """The same records, unpacked no further than their values; what is behind is carried along.
+    """The same records, decoded only up to their values; the rest is copied as bytes.
 
-    A row has offset delta, timestamp delta, key, whether it is a tombstone, all its bytes, and
-    where in these the offset delta begins.
+    A row has offset delta, timestamp delta, key, whether it is a tombstone, all its bytes, and the
+    position of the offset delta in these.
     """
     rows: list[Row] = []
     while len(rows) < count_max:
@@ -137,11 +137,11 @@ def raw_records(
 def index(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Index:
-    """Where everything is in a batch of so many records, as columns of numbers.
+    """Index a batch of `count` records, as columns of numbers.
 
     They are the offsets (None if they have no gaps), the timestamps, the ends of the records after
     a zero, the starts and ends of keys and of values, and where headers begin (None if there are
-    none at all). What a record does not have is at -1.
+    none at all). The position of an absent field is -1.
     """
     found = _Columns()
     try:
@@ -173,11 +173,11 @@ def index(
 def check_records(
     data: Buffer, position: int, count: int, base_timestamp: int, has_gaps: bool
 ) -> tuple[int, int, int]:
-    """Check all records of a batch: as many as it announces, up to the last of its bytes.
+    """Check all records of a batch: exactly its record count, up to its last byte.
 
-    Returns the index of the first record without a key and the oldest and the newest timestamp, -1
-    for what there is none of. Offset deltas count up from zero by one, unless `has_gaps`: then some
-    may be missing. Numbers must be as short as clients expect them: 32 bits in five bytes.
+    Return the index of the first record without a key and the oldest and newest timestamps, -1 for
+    none. Offset deltas count up from zero by one, unless `has_gaps`: then some may be missing.
+    Numbers must be as short as clients expect them: 32 bits in five bytes.
     """
     view = memoryview(data)
     if count > (len(view) - position) // (RECORD_BYTES_MIN + 1):
@@ -204,7 +204,7 @@ def check_records(
 
 
 def _check_record(data: memoryview, position: int) -> tuple[int, int, int, bool]:
-    """Where a record ends, its offset and timestamp deltas, and whether it has a key."""
+    """The end of a record, its offset and timestamp deltas, and whether it has a key."""
     length, position = read_int(data, position)
     if not RECORD_BYTES_MIN <= length <= len(data) - position:
         raise CorruptBatch(BEYOND_BATCH)
@@ -220,14 +220,14 @@ def _check_record(data: memoryview, position: int) -> tuple[int, int, int, bool]
 
 
 def columns(batches: Sequence[Batch], start: int, end: int, wanted: int) -> TableColumns:
-    """The records from one offset up to another of batches, as columns for Arrow.
+    """The records of batches in an offset range, as columns for Arrow.
 
-    `wanted` says which columns of bytes are; the others are None.
+    `wanted` selects the columns of bytes; the others are None.
     """
     rows = []
     for data, count, base_offset, base_timestamp, append_time in batches:
         data = bytes(data)
-        # What is refused is refused by the index, whichever records are wanted.
+        # The index refuses invalid bytes, whichever records are requested.
         index(data, count, base_offset, base_timestamp, append_time)
         place = (base_offset, base_timestamp, append_time)
         for row in records(data, 0, count, *place, lambda *row: row)[0]:
@@ -256,7 +256,7 @@ def columns(batches: Sequence[Batch], start: int, end: int, wanted: int) -> Tabl
 
 
 def binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
-    """Values as Arrow keeps them."""
+    """Encode values in Arrow's layout."""
     there = [value or b"" for value in values]
     return (
         _bounds(map(len, there)),
@@ -270,7 +270,7 @@ def _bounds(lengths: Iterable[int]) -> bytes:
 
 
 def _presence(are_there: Sequence[bool]) -> bytes | None:
-    """A bit for each row, the lowest first; None if all are set."""
+    """A validity bit for each row, the lowest first; None if all are set."""
     if all(are_there):
         return None
     bits = sum(1 << row for row, is_there in enumerate(are_there) if is_there)
@@ -278,7 +278,7 @@ def _presence(are_there: Sequence[bool]) -> bytes | None:
 
 
 def checksums(data: Buffer, bounds: memoryview) -> bytes:
-    """The CRC-32C of the bytes from each of the bounds to the next, as 32-bit numbers."""
+    """The CRC-32C of the bytes between consecutive bounds, as 32-bit numbers."""
     view, places = memoryview(data), bounds.tolist()
     if not places or places[0] < 0 or places[-1] > len(view) or sorted(places) != places:
         raise ValueError("The bounds lie outside the bytes, or out of order.")
@@ -288,7 +288,7 @@ def checksums(data: Buffer, bounds: memoryview) -> bytes:
 def slices(
     data: bytes, starts: memoryview, ends: memoryview, places: Sequence[int]
 ) -> list[bytes | None]:
-    """The bytes from start to end at each of these places; None below zero."""
+    """The bytes from start to end at each of these places; None if negative."""
     if isinstance(places, range) and places.step == 1:
         first, last = (column[places.start : places.stop].tolist() for column in (starts, ends))
     else:
@@ -305,7 +305,7 @@ def texts(
 
 
 def headers(data: bytes, start: int, end: int) -> Headers:
-    """The headers of a record, from their number on up to the record's end."""
+    """The headers of a record, from their count to the record's end."""
     try:
         return read_headers(data, start, end)[0]
     except IndexError as error:
@@ -313,7 +313,7 @@ def headers(data: bytes, start: int, end: int) -> Headers:
 
 
 def json_rows(fragments: tuple[bytes, ...], columns: tuple[JsonColumn, ...], count: int) -> bytes:
-    """Rows of JSON with commas between them.
+    """Format rows of JSON with commas between them.
 
     A row is fragment, cell, fragment, cell and so on to the last fragment. A column is a sequence
     of numbers or of bytes that are JSON already, or the arguments of `texts` as a tuple.
@@ -337,7 +337,7 @@ def _json_cells(column: JsonColumn) -> list[bytes]:
 
 
 class _Columns:
-    """What is known of the records of a batch while they are read."""
+    """The columns of a batch while they are filled."""
 
     __slots__ = (
         "deltas",
@@ -363,9 +363,9 @@ class _Columns:
         self.has_headers = False
 
     def fill(self, data: bytes, count: int) -> int:
-        """Read so many records, and return where they end.
+        """Index `count` records, and return the end.
 
-        Numbers of one or two bytes are read here, the others by a call. Such a number is
+        Numbers of one or two bytes are decoded inline, others by a call. Such a number is
         `first & 0x7F | second << 7`; its lowest bit is the sign.
         """
         size, position = len(data), 0
@@ -387,7 +387,7 @@ class _Columns:
         return position
 
     def _read_deltas(self, data: bytes, position: int) -> int:
-        """Time and offset."""
+        """Read the timestamp and offset deltas."""
         byte = data[position + 1]
         if byte < 0x80:
             self.shifts.append((byte >> 1) ^ -(byte & 1))
@@ -407,7 +407,7 @@ class _Columns:
         return position
 
     def _read_fields(self, data: bytes, position: int, end: int) -> int:
-        """Key, value and headers."""
+        """Read key, value and headers."""
         if data[position] == 1:  # minus one
             start = stop = -1
             position += 1

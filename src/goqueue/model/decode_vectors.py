@@ -1,9 +1,8 @@
-"""Records out of the bytes of batches with numpy: for machines without a compiler.
+"""Decodes records with numpy: for machines without a compiler.
 
-Where a record begins is known only when the length of the one before it is, so lengths are read one
-by one. The rest is read of all records at once: the times of all, then the offsets of all, and so
-on. Few records are left to plain Python, and so is whatever looks unusual: it is for
-`decode_reference` to refuse it, or to find that it makes sense.
+The start of a record depends on the length of the one before it, so lengths are read one by one.
+The rest is read for all records at once: all timestamps, then all offsets, and so on. Small batches
+are left to plain Python, and so is anything unusual: `decode_reference` refuses or decodes it.
 """
 
 from __future__ import annotations
@@ -58,18 +57,18 @@ Octets = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Unusual(Exception):
-    """Bytes that are left to the reference."""
+    """Bytes that are left to the reference implementation."""
 
 
 class Field(NamedTuple):
-    """Where a field is in each record; both are -1 where there is none."""
+    """The position of a field in each record; both are -1 where it is absent."""
 
     starts: Ints
     ends: Ints
 
 
 class Walk(NamedTuple):
-    """Where everything is in the bytes of one or more batches."""
+    """The positions of everything in the bytes of one or more batches."""
 
     data: bytes
     ends: Ints
@@ -78,7 +77,7 @@ class Walk(NamedTuple):
     keys: Field
     values: Field
     header_counts: Ints
-    header_starts: Ints  # where their number stands
+    header_starts: Ints  # the position of their count
 
 
 def index(
@@ -158,7 +157,7 @@ def _walk(batches: Sequence[Batch]) -> Walk:
 
 
 def _bodies(data: bytes, batches: Sequence[Batch]) -> tuple[Ints, Ints]:
-    """Where each record begins, after its length, and ends."""
+    """The start, after its length, and the end of each record."""
     starts: list[int] = []
     ends: list[int] = []
     limit = position = 0
@@ -188,7 +187,7 @@ def _bodies(data: bytes, batches: Sequence[Batch]) -> tuple[Ints, Ints]:
 
 
 def _numbers(octets: Octets, at: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """The numbers at these places, and the places after them, which lie inside their records."""
+    """The numbers at these positions, and the positions after them, within their records."""
     if (at >= ends).any():
         raise Unusual
     byte = octets[at].astype(np.int64)
@@ -231,7 +230,7 @@ def _check_headers(walk: Walk) -> None:
 
 
 def _headers(walk: Walk, are_wanted: Flags) -> HeaderColumns:
-    """The headers of the wanted records; those of all are looked at.
+    """The headers of the requested records; those of all are checked.
 
     They are read in step: first the first header of each record, then the second, and so on.
     """
@@ -279,7 +278,7 @@ def _header_columns(
     )
 
 
-# What Arrow gets
+# Output for Arrow
 
 
 def _binary(data: bytes, field: Field, rows: Ints) -> BinaryColumn:
@@ -301,6 +300,6 @@ def _presence(are_there: Flags) -> bytes | None:
 
 
 def _view(numbers: Ints, kind: Literal["q", "i"]) -> memoryview:
-    """As the reference hands out its numbers: of 64 bits (q) or of 32 (i)."""
+    """Numbers in the type that the reference returns: 64 bits (q) or 32 (i)."""
     narrow = numbers.astype(np.int64 if kind == "q" else np.int32)
     return memoryview(narrow.tobytes()).cast(kind)

@@ -1,7 +1,6 @@
-"""The decoder of records that this process uses: the compiled one where it could be built.
+"""The record decoder that this process uses: the compiled one if it was built.
 
-Where it could not, numpy does the work if it happens to be there, as it is with Spark, and plain
-Python if not.
+If not, numpy if it is installed, as it is with Spark, and plain Python otherwise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Records into the bytes of a batch, from columns: what `_encode.c` must do, and its stand-in.
+"""Encodes records from columns: the reference for `_encode.c`, and its replacement.
 
-Both modules have the same functions, answers and refusals. Columns have the layout of Arrow, so
-that whoever has Arrow's arrays hands over their buffers as they are; nothing here needs Arrow.
+Both modules have the same functions, results and refusals. Columns have Arrow's layout, so that
+the buffers of Arrow arrays can be passed as they are; nothing here needs Arrow.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ OUT_OF_RANGE = "The times of two records do not fit one batch."
 NO_NAME = "A record header has no name."
 TOO_LARGE = "A record is too large for a batch."
 
-# Values: their bytes in a row, the bounds between them, a bit for each that is there (None: all
-# are), and the number of the first value's bit. None for a column without any value.
+# Values: their contiguous bytes, the bounds between them, a validity bit for each (None: all are
+# valid), and the number of the first value's bit. None for a column without any value.
 Column = tuple[Buffer, memoryview, Buffer | None, int] | None
 # Lists of headers: bounds, bits and first bit as above, and the columns of names and contents.
 HeaderLists = tuple[memoryview, Buffer | None, int, Column, Column] | None
@@ -43,11 +43,11 @@ def append(
     bytes_max: int,
     records_max: int,
 ) -> tuple[int, int]:
-    """Add records to the bytes of a batch that has `count` of them.
+    """Append records to the bytes of a batch that has `count` of them.
 
-    They are those at these places of the columns, from the `first` place on, as many as fit
-    `bytes_max` and `records_max`; of an empty batch at least one, however large it is. Return how
-    many were added, and the newest of their times.
+    They are taken from these places of the columns, from the `first` place on, as many as fit
+    `bytes_max` and `records_max`; into an empty batch at least one, however large it is. Return how
+    many were appended, and their newest timestamp.
     """
     if count < 0 or not 0 <= first <= len(places) or count > records_max:
         raise ValueError(OUTSIDE_COLUMN)
@@ -68,7 +68,7 @@ def append(
 
 
 def partitions(keys: Column, partition_count: int) -> memoryview:
-    """The partition of each key, as 32-bit numbers; -1 where there is none."""
+    """The partition of each key, as 32-bit numbers; -1 for no key."""
     if partition_count < 1:
         raise ValueError("A topic has at least one partition.")
     count = 0 if keys is None else max(len(keys[1]) - 1, 0)

@@ -1,4 +1,4 @@
-"""The encoder of columns that this process uses: the compiled one where it could be built."""
+"""The encoder of columns that this process uses: the compiled one if it was built."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every error a caller can act on.
 
-An error is an answer: its text is written for the caller, its `code` is stable, and `retryable`
-says whether the same call may succeed later. Front ends translate these classes in one table each.
+An error is a response: its text is written for the caller, its `code` is stable, and `retryable`
+is whether the same call may succeed later. Front ends map these classes in one table each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class GoQueueError(Exception):
 
 
 class RecordFaults(Exception):
-    """Part of an error about a batch: `faults` says what is wrong with some of its records."""
+    """Part of an error about a batch: `faults` has what is wrong with some of its records."""
 
     def __init__(self, text: str, faults: Mapping[int, str] | None = None) -> None:
         self.faults = dict(faults or {})
@@ -31,7 +31,7 @@ class RecordFaults(Exception):
 
 
 class InvalidSettings(GoQueueError):
-    """The settings of a node do not hold together; `problems` lists every fault at once."""
+    """The settings of a node are inconsistent; `problems` lists every fault at once."""
 
     code = "invalid_settings"
 
@@ -49,17 +49,17 @@ class AccessDenied(GoQueueError):
 
     def __init__(self, principal: str, action: Action, resource: Resource) -> None:
         self.kind: str = resource.kind.value
-        super().__init__(f"{principal} may not {action} {resource}; ask for that permission.")
+        super().__init__(f"{principal} may not {action} {resource}; request that permission.")
 
 
 class NoOwner(GoQueueError):
-    """The node that could answer is unknown, or thinks that another one should."""
+    """The node that could handle the call is unknown, or regards another one as the owner."""
 
     code = "no_owner"
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("What was asked for is moving to another node; nothing was done. Retry.")
+        super().__init__("The resource is moving to another node; nothing was done. Retry.")
 
 
 class MalformedRequest(GoQueueError):
@@ -118,7 +118,7 @@ class UnknownPartition(GoQueueError):
 
 
 class UnknownMessage(GoQueueError):
-    """There is a partition, but no record at that offset."""
+    """The partition exists, but has no record at that offset."""
 
     code = "unknown_message"
 
@@ -158,7 +158,7 @@ class InvalidTopicSetting(GoQueueError):
 
 
 class RecordsKept(GoQueueError):
-    """A compacted topic keeps the last record of each key; nobody may cut them off."""
+    """A compacted topic keeps the last record of each key; its records cannot be deleted."""
 
     code = "records_kept"
 
@@ -209,15 +209,15 @@ class UnknownLeaderEpoch(GoQueueError):
 
 
 class NotController(GoQueueError):
-    """Another node decides for the cluster; `controller` is -1 while none is known."""
+    """Another node is the active controller; `controller` is -1 if it is unknown."""
 
     code = "not_controller"
     retryable = True
 
     def __init__(self, controller: int) -> None:
         self.controller = controller
-        who = f"Node {controller}" if controller >= 0 else "No node that is known yet"
-        super().__init__(f"{who} decides for the cluster; retry there.")
+        who = f"Node {controller}" if controller >= 0 else "A node that is not known yet"
+        super().__init__(f"{who} is the active controller; retry there.")
 
 
 class UnknownNode(GoQueueError):
@@ -230,7 +230,7 @@ class UnknownNode(GoQueueError):
 
 
 class NodeConflict(GoQueueError):
-    """Two processes say that they are the same node."""
+    """Two processes register as the same node."""
 
     code = "node_conflict"
 
@@ -242,7 +242,7 @@ class NodeConflict(GoQueueError):
 
 
 class StaleIncarnation(GoQueueError):
-    """A word from an earlier life of a node."""
+    """A request from an earlier run of a node."""
 
     code = "stale_incarnation"
 
@@ -255,7 +255,7 @@ class NodeInUse(GoQueueError):
 
 
 class QuorumAtRisk(GoQueueError):
-    """With these voters the cluster could not decide anything, or soon could not."""
+    """With these voters the cluster would have no quorum, or soon might not."""
 
     code = "quorum_at_risk"
 
@@ -271,13 +271,13 @@ class ForeignCluster(GoQueueError):
 
 
 class StalePartitionVersion(GoQueueError):
-    """A change that was decided on what is no longer so."""
+    """A change based on a partition state that is no longer current."""
 
     code = "stale_partition_version"
 
 
 class IneligibleReplica(GoQueueError):
-    """A node that may not be in sync now: it is fenced, about to stop, or was started again."""
+    """A node that may not be in sync now: it is fenced, about to stop, or has restarted."""
 
     code = "ineligible_replica"
 
@@ -307,7 +307,7 @@ class NoEligibleLeader(GoQueueError):
 
 
 class RoutingUnsettled(GoQueueError):
-    """A topic was made larger a moment ago, and not all leaders have told where that was."""
+    """Partitions were added a moment ago, and not all leaders have reported where that was."""
 
     code = "routing_unsettled"
     retryable = True
@@ -329,7 +329,7 @@ class InvalidRecord(RecordFaults, GoQueueError):
 
 
 class InvalidAttribute(GoQueueError):
-    """A header that asks for something (a delay, a priority) in a way that makes no sense."""
+    """A header that requests something (a delay, a priority) with an invalid value."""
 
     code = "invalid_attribute"
 
@@ -338,13 +338,13 @@ class CorruptBatch(GoQueueError):
     """A batch whose bytes do not match its checksum, on the wire or on disk."""
 
     code = "corrupt_batch"
-    position: int = -1  # where in its file, when it was found on disk
+    position: int = -1  # where in its file, if it was found on disk
     next_offset: int | None = None  # the first readable offset after it, if any
-    is_in_all_copies: bool = False  # its checksum is right, so no other copy is any better
+    is_in_all_copies: bool = False  # its checksum is valid, so no other replica is any better
 
 
 class UnpacksTooLarge(CorruptBatch):
-    """A compressed batch that would take more memory than anything here may use to unpack it."""
+    """A compressed batch that would decompress to more bytes than allowed."""
 
     code = "unpacks_too_large"
     is_in_all_copies = True
@@ -386,7 +386,7 @@ class OutOfOrderSequence(GoQueueError):
 
 
 class DuplicateSequence(GoQueueError):
-    """The batch was stored before, too long ago to repeat its offset."""
+    """The batch was stored before, too long ago to return its offset again."""
 
     code = "duplicate_sequence"
 
@@ -530,7 +530,7 @@ class GroupFull(GoQueueError):
 
 
 class LimitReached(GoQueueError):
-    """There are as many topics, partitions or groups as the settings of the broker allow."""
+    """There are as many topics, partitions or groups as the broker's settings allow."""
 
     code = "limit_reached"
 
@@ -557,7 +557,7 @@ class GroupKindMismatch(GoQueueError):
 
 class InvalidGroupSettings(GoQueueError):
     code = "invalid_group_settings"
-    problem = ""  # the setting that cannot be decoded and why, in the words of the decoder
+    problem = ""  # the setting that cannot be decoded and why, as the decoder reports it
 
 
 class QueueExists(GoQueueError):
@@ -580,7 +580,7 @@ class UnknownQueue(GoQueueError):
 
 
 class QueueDeletedRecently(GoQueueError):
-    """The name of a queue that was deleted a moment ago cannot be used yet."""
+    """A queue of that name was deleted a moment ago, and the name cannot be used yet."""
 
     code = "queue_deleted_recently"
 
@@ -600,27 +600,27 @@ class PurgeInProgress(GoQueueError):
 
 
 class DeduplicationFull(GoQueueError):
-    """More deduplication ids are remembered than fit."""
+    """The limit of stored deduplication ids is reached."""
 
     code = "deduplication_full"
     retryable = True
 
     def __init__(self, ids_max: int) -> None:
         super().__init__(
-            f"This node remembers {ids_max} deduplication ids, which is all it can; retry when the "
-            "oldest are over."
+            f"This node stores {ids_max} deduplication ids, its limit; retry when the oldest have "
+            "expired."
         )
 
 
 class LeaseTooLong(GoQueueError):
-    """A message may be out for so long and no longer, however often its lease is extended."""
+    """A message may be leased for a limited total time, however often its lease is extended."""
 
     code = "lease_too_long"
 
     def __init__(self, total_ms_max: int) -> None:
         super().__init__(
-            f"The message would be out for more than {total_ms_max} ms in all; settle it, or let "
-            "it come again."
+            f"The message would be leased for more than {total_ms_max} ms in total; settle it, or "
+            "let it be delivered again."
         )
 
 
@@ -629,19 +629,19 @@ class InvalidReceipt(GoQueueError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"This is no receipt of ours: {reason}. Send the receipt exactly as it was received."
+            f"The receipt is not valid: {reason}. Send the receipt exactly as it was received."
         )
 
 
 class StaleReceipt(GoQueueError):
-    """The message is no longer with the holder of the receipt; nothing was changed."""
+    """The message is no longer leased under the receipt; nothing was changed."""
 
     code = "stale_receipt"
 
     def __init__(self) -> None:
         super().__init__(
-            "The message is no longer leased under this receipt: it was settled, its time was "
-            "over, or the group was rewound. If it is not done, it will be delivered again."
+            "The message is no longer leased under this receipt: it was settled, its lease "
+            "expired, or the group was rewound. If it is not done, it will be delivered again."
         )
 
 
@@ -665,7 +665,7 @@ class CorruptDeliveryState(GoQueueError):
 
 
 class InvalidTransactionState(GoQueueError):
-    """A call that makes no sense at this step of the transaction; nothing was changed."""
+    """A call that is not valid in this state of the transaction; nothing was changed."""
 
     code = "invalid_transaction_state"
 
@@ -678,13 +678,13 @@ class ConcurrentTransactions(GoQueueError):
 
 
 class InvalidProducerIdMapping(GoQueueError):
-    """The producer id is not the one that the transactional id has."""
+    """The producer id is not that of the transactional id."""
 
     code = "invalid_producer_id_mapping"
 
 
 class UnknownTransaction(GoQueueError):
-    """Nobody has initialised this transactional id, or it has expired."""
+    """The transactional id was never initialised, or has expired."""
 
     code = "unknown_transaction"
 
@@ -694,20 +694,20 @@ class InvalidTransactionTimeout(GoQueueError):
 
 
 class UnstableOffsetCommit(GoQueueError):
-    """An offset was committed in a transaction that has not ended."""
+    """An offset is pending in a transaction that has not ended."""
 
     code = "unstable_offset_commit"
     retryable = True
 
 
 class TransactionAbortable(GoQueueError):
-    """The transaction cannot go on, but the producer can: abort, and begin another."""
+    """The transaction cannot continue, but the producer can: abort, and begin another."""
 
     code = "transaction_abortable"
 
 
 class TransactionCoordinatorFenced(GoQueueError):
-    """Markers of a coordinator that another has taken over from."""
+    """Markers of a coordinator that has been superseded by another."""
 
     code = "transaction_coordinator_fenced"
 
@@ -739,7 +739,7 @@ class UnknownSchedule(GoQueueError):
 
 
 class ScheduleReleased(GoQueueError):
-    """Too late: the message is in its topic, or on its way there."""
+    """Too late: the message is in its topic, or in flight to it."""
 
     code = "schedule_released"
 
@@ -783,13 +783,13 @@ class RedriveEnded(GoQueueError):
 
 
 class InvalidSchema(GoQueueError):
-    """A text that is no schema of its kind, or one beyond the bounds of the registry."""
+    """A text that is not a schema of its kind, or exceeds the limits of the registry."""
 
     code = "invalid_schema"
 
 
 class SchemaRefusal(StrEnum):
-    """Why the registry says no; its clients know each reason by a number."""
+    """Why the registry refuses; its clients identify each reason by a number."""
 
     UNKNOWN_SUBJECT = "unknown_subject"
     UNKNOWN_VERSION = "unknown_version"
@@ -811,7 +811,7 @@ class SchemaRefusal(StrEnum):
 
 
 class SchemaRefused(GoQueueError):
-    """The registry was asked for something that does not exist or that its rules forbid."""
+    """A request to the registry for something that does not exist or that its rules forbid."""
 
     code = "schema_refused"
 
@@ -821,7 +821,7 @@ class SchemaRefused(GoQueueError):
 
 
 class SchemaMismatch(RecordFaults, GoQueueError):
-    """Records that do not obey the schema that their topic asks for, by their places."""
+    """Records that do not conform to the schema that their topic requires, by position."""
 
     code = "schema_mismatch"
 

@@ -1,5 +1,5 @@
-"""Which partition a key goes to. A key always goes to the same one, and every client of the format
-agrees on which: the hash is the one of the Java client and of librdkafka's `murmur2_random`.
+"""The partition of a key. A key always maps to the same one, on which every client of the format
+agrees: the hash is that of the Java client and of librdkafka's `murmur2_random`.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """The partition of a key in a topic of so many partitions."""
+    """The partition of a key in a topic with this many partitions."""
     return (murmur2(key) & _POSITIVE) % partition_count

@@ -10,7 +10,7 @@ from goqueue.model.errors import InvalidTopicName
 
 Offset = NewType("Offset", int)
 
-# What brokers keep for themselves.
+# Internal topics.
 OFFSETS_TOPIC = "__consumer_offsets"
 SCHEDULED_TOPIC = "__scheduled"
 DELIVERY_TOPIC = "__delivery"
@@ -34,14 +34,14 @@ class TopicPartition:
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer in one of its lives; a higher epoch of the same id turns lower ones away."""
+    """A producer id and epoch; a higher epoch of the same id fences lower ones."""
 
     producer_id: int
     epoch: int
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name that could not be a folder on every disk and a word in every protocol."""
+    """Refuse a name that is not valid as a folder on every disk and in every protocol."""
     if not name or name in (".", ".."):
         raise InvalidTopicName(name, "it must not be empty, '.' or '..'")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
@@ -51,5 +51,5 @@ def check_topic_name(name: str) -> None:
 
 
 def folded_topic_name(name: str) -> str:
-    """What metrics make of the name of a topic: they cannot tell "." from "_"."""
+    """The form of a topic name in metrics, which do not distinguish "." from "_"."""
     return name.replace(".", "_")

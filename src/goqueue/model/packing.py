@@ -1,7 +1,7 @@
-"""Batches that are filled from columns: no record becomes a Python object on its way.
+"""Batches filled from columns, without a Python object per record.
 
-A packed batch has room for its header before its records, so that the bytes that are written once
-are the bytes that are sent. The header is put there when it is known who sends the batch.
+A packed batch has space for its header before its records, so that the bytes are written once and
+sent as they are. The header is filled in when the sender of the batch is known.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PackedRecords:
 
     @property
     def size(self) -> int:
-        """Bytes of the batch before compression."""
+        """The size of the batch before compression, in bytes."""
         return len(self._data)
 
     def add(
@@ -70,7 +70,7 @@ class PackedRecords:
         base_sequence: int = NO_SEQUENCE,
         is_transactional: bool = False,
     ) -> bytearray:
-        """The whole batch. Without compression these are the records' own bytes, not a copy."""
+        """Encode the whole batch. Without compression this is the records' buffer, not a copy."""
         if not self.count:
             raise InvalidRecord("A batch needs at least one record.")
         fields = {

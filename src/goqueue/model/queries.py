@@ -1,7 +1,7 @@
-"""Names of the transactions that are committed together, an epoch of a query at a time.
+"""Names of transactions that are committed together, an epoch of a query at a time.
 
-A query writes epoch after epoch, each with many transactions, which one record decides. So all of
-them, and that record, must be in the care of one coordinator: it is found by the query alone.
+A query writes epoch after epoch, each with many transactions, decided by one record. So all of
+them, and that record, must have one coordinator: it is determined by the query alone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _NAME = re.compile(
 
 
 class Attempt(NamedTuple):
-    """One try to write a part of an epoch; another try of the same part has another name."""
+    """One attempt to write a part of an epoch; another attempt at the same part has another
+    name.
+    """
 
     query_id: str
-    run: int  # of the query, as the answer to its opening says
+    run: int  # of the query, as returned when it was opened
     epoch: int
     attempt: str
 
@@ -39,26 +41,26 @@ class Attempt(NamedTuple):
 def check_query_id(query_id: str) -> None:
     if not _QUERY_ID.fullmatch(query_id):
         raise InvalidRequest(
-            f"{query_id[:QUERY_ID_LENGTH_MAX]!r} cannot name a query: use 1 to "
+            f"{query_id[:QUERY_ID_LENGTH_MAX]!r} is not a valid query id: use 1 to "
             f"{QUERY_ID_LENGTH_MAX} letters, digits, '.', '_' and '-'."
         )
 
 
 def read_attempt(transactional_id: str) -> Attempt | None:
-    """What the name says; None for transactions that belong to no query."""
+    """Parse a name; None for transactions that belong to no query."""
     if not transactional_id.startswith(PREFIX):
         return None
     found = _NAME.fullmatch(transactional_id)
     if found is None or int(found["run"]) > RUN_MAX or int(found["epoch"]) > EPOCH_MAX:
         raise InvalidRequest(
-            f"{transactional_id[:260]!r} is no name for a transaction of a query: that is "
-            f"{PREFIX}query~run~epoch~attempt; names that begin otherwise are free."
+            f"{transactional_id[:260]!r} is not a name for a transaction of a query: use "
+            f"{PREFIX}query~run~epoch~attempt, or a name without that prefix."
         )
     return Attempt(found["query"], int(found["run"]), int(found["epoch"]), found["attempt"])
 
 
 def routing_name(transactional_id: str) -> str:
-    """What decides who coordinates: the name itself, or of a query's transactions the query."""
+    """The name that determines the coordinator: the query's, or the transactional id itself."""
     if not transactional_id.startswith(PREFIX):
         return transactional_id
     return PREFIX + transactional_id[len(PREFIX) :].partition("~")[0]

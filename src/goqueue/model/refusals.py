@@ -1,4 +1,4 @@
-"""Errors that one node raises and another gets: the same class, in the same words."""
+"""Errors that one node raises and another receives: the same class, with the same text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DETAILS = (int, str)
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
-    """An error as an answer; `detail` is what its class knows besides the text."""
+    """An error as a response; `detail` is what its class has besides the text."""
 
     code: str
     text: str
@@ -30,7 +30,9 @@ def refusal_of(error: GoQueueError) -> Refusal:
 
 
 def error_of(refusal: Refusal) -> GoQueueError:
-    """The error that was raised over there; one of a later version is none we can act on."""
+    """The error that the other node raised; for an unknown class of a later version, a general
+    one.
+    """
     kind = _BY_CODE.get(refusal.code, GoQueueError)
     error = kind.__new__(kind, refusal.text)
     Exception.__init__(error, refusal.text)

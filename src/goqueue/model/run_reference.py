@@ -1,8 +1,8 @@
-"""Small batches that came together and go into one log together, in plain Python.
+"""Small batches that arrived together and are appended to one log together, in plain Python.
 
-`_runs.c` does the same, compiled. A batch is plain when its header, its checksum and its records
-are right and nothing else has to be looked at: not compressed, of no idempotent producer, with no
-attributes of ours.
+`_runs.c` does the same, compiled. A batch is plain if its header, its checksum and its records are
+valid and it needs no other processing: not compressed, not of an idempotent producer, without
+GoQueue's attributes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from goqueue.model.batch import (
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError
 
-# Where batches begin and end in the bytes that hold them, in turns: packed numbers of four bytes in
-# the order that the processor has. In a piece each is too small by the second number.
+# Alternating starts and ends of batches in the bytes that hold them: packed four-byte numbers in
+# native byte order. In a piece each is too small by the second number.
 Spans = bytes
 Piece = tuple[Spans, int]
-# What an index is told of a batch: its offset, its place, and the newest time up to there with the
-# offset of the batch that has it.
+# An index entry of a batch: its offset, its position, and the newest timestamp up to there with
+# the offset of the batch that has it.
 Mark = tuple[int, int, int, int]
 
 
 def are_plain(data: Buffer, spans: Spans, bytes_max: int, time_min: int, time_max: int, /) -> bool:
-    """Whether none of the batches in these spans needs a closer look."""
+    """Whether all batches in these spans are plain."""
     return all(
         _is_plain(memoryview(data)[start:end], bytes_max, time_min, time_max)
         for start, end in _pairs(spans)
@@ -43,7 +43,7 @@ def are_plain(data: Buffer, spans: Spans, bytes_max: int, time_min: int, time_ma
 def gather_run(
     data: Buffer, pieces: list[Piece], base_offset: int, leader_epoch: int, /
 ) -> tuple[bytes, bytes, int]:
-    """The batches in these spans one after the other, stamped; their offsets; the next offset.
+    """Join the batches in these spans, stamped; also return their offsets and the next offset.
 
     The offsets are packed, eight bytes each.
     """
@@ -63,10 +63,10 @@ def gather_run(
 def mark_run(
     run: bytes, position: int, due: int, interval: int, newest: int, newest_offset: int, /
 ) -> tuple[list[Mark], int, int]:
-    """What an index is told of a run that begins at `position` in its file.
+    """The index entries of a run that begins at `position` in its file.
 
-    The first batch at `due` or behind it is marked, and then one after every `interval` bytes. The
-    newest time so far, and the offset of the batch that has it, are given and answered.
+    The first batch at or after `due` is marked, and then one after every `interval` bytes. The
+    newest timestamp so far, and the offset of the batch that has it, are passed in and returned.
     """
     marks: list[Mark] = []
     at = 0
@@ -99,7 +99,7 @@ def _is_plain(batch: memoryview, bytes_max: int, time_min: int, time_max: int) -
 
 
 def _has_good_records(batch: memoryview, header: BatchHeader, time_min: int, time_max: int) -> bool:
-    """Whether all can be read, are in time, and the newest has the time of the batch."""
+    """Whether all are valid, within the time range, and the newest has the batch's timestamp."""
     try:
         _, oldest, newest = decode_reference.check_records(
             batch, HEADER_BYTES, header.record_count, header.base_timestamp, False

@@ -1,4 +1,4 @@
-"""Runs of small batches, handled by the compiled functions where they could be built."""
+"""Runs of small batches, handled by the compiled functions if they were built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks: the identity that a front end attaches to everything it passes to the broker."""
+"""The identity of a caller, which a front end attaches to every call to the broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_TENANT = ""
 class Session(msgspec.Struct, frozen=True, array_like=True):
     """One connection's identity. A new one replaces it when the client authenticates again.
 
-    It travels with a call that another node answers.
+    It is forwarded with a call that another node handles.
     """
 
     listener: str
@@ -22,4 +22,4 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     tls_identity: str = ""  # the subject of the client's certificate
 
 
-NOBODY = Session("")  # for what a node does by itself
+NOBODY = Session("")  # for what a node does itself

@@ -1,7 +1,7 @@
-"""Schemas of records: which there are, how they may change, and whether a record obeys its own.
+"""Schemas of records: the registry, compatibility rules, and validation of records.
 
-A registry promises that what a producer writes today can be read by those who were written
-yesterday. This room keeps that promise: `formats` knows the three languages of schemas and their
-rules of evolution, the registry keeps subjects, versions and ids. It never reads a record's place
-in a log, and never asks the network for a schema.
+A registry guarantees that what a producer writes today can be read by consumers written yesterday.
+This room implements that guarantee: `formats` has the three schema languages and their rules of
+evolution, the registry has subjects, versions and ids. It never uses a record's position in a log,
+and never fetches a schema from the network.
 """

@@ -1,8 +1,8 @@
-"""Which versions of which subjects there are, what they say, and who refers to whom.
+"""The versions of all subjects, their contents, and the references between them.
 
-The catalog only knows; what may be done to it is decided in `registry`. A schema's text is kept
-once for each id, however many subjects have it. A deleted version stays, and its id with it, until
-it is deleted for good.
+The catalog only stores; what may be changed is decided in `registry`. A schema's text is stored
+once per id, however many subjects have it. A deleted version stays, and its id with it, until it is
+deleted permanently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Place = tuple[str, int]  # a subject and one of its versions
 
 @dataclass(slots=True, eq=False)
 class Content:
-    """What an id of a context stands for, and which versions have it."""
+    """The schema of an id in a context, and the versions that have it."""
 
     context: str
     id: int
@@ -79,9 +79,9 @@ class Catalog:
         self._contexts: dict[str, _Context] = {CONTEXT_DEFAULT: _Context()}
         self._referrers: dict[_Place, dict[_Place, Version]] = {}
         self.version_count = 0
-        self.text_length = 0  # of all that is kept
+        self.text_length = 0  # of everything stored
 
-    # Looking up
+    # Look-up
 
     def has_context(self, context: str) -> bool:
         return context in self._contexts
@@ -106,7 +106,7 @@ class Catalog:
         return None if known is None else known.contents.get(schema_id)
 
     def content_like(self, context: str, guid: str) -> Content | None:
-        """The content of a context that says the same, whichever subject it is under."""
+        """The equivalent content in a context, whichever subject it is under."""
         known = self._contexts.get(context)
         return None if known is None else known.by_guid.get(guid)
 
@@ -115,13 +115,13 @@ class Catalog:
         return 1 if known is None else known.next_id
 
     def referrers(self, version: Version) -> list[Version]:
-        """The versions, deleted ones too, that refer to this one."""
+        """The versions, including deleted ones, that refer to this one."""
         return list(self._referrers.get(version.place, {}).values())
 
-    # Changing
+    # Changes
 
     def add(self, fact: VersionFact) -> None:
-        """A version exists, in the place of what was under its number."""
+        """Add a version, replacing any that has its number."""
         self.remove(GoneVersion(fact.subject, fact.version))
         subject = read_subject(fact.subject)
         content = self._content_of(subject.context, fact)
@@ -129,14 +129,14 @@ class Catalog:
         content.versions[version.place] = version
         numbers = self._subjects.setdefault(fact.subject, {})
         numbers[fact.version] = version
-        if next(reversed(numbers)) != max(numbers):  # an import may come in any order
+        if next(reversed(numbers)) != max(numbers):  # an import may arrive in any order
             self._subjects[fact.subject] = dict(sorted(numbers.items()))
         for place in _referred(version):
             self._referrers.setdefault(place, {})[version.place] = version
         self.version_count += 1
 
     def remove(self, gone: GoneVersion) -> None:
-        """Forget a version for good, and its content if nobody else has it."""
+        """Delete a version permanently, and its content if no other version has it."""
         numbers = self._subjects.get(gone.subject, {})
         version = numbers.pop(gone.version, None)
         if version is None:
@@ -159,7 +159,7 @@ class Catalog:
         known.next_id = max(known.next_id, next_id)
 
     def skip_ids(self, count: int) -> None:
-        """Leave out ids in every context, because some may have been given that are forgotten."""
+        """Skip ids in every context, because some may have been assigned and then lost."""
         for known in self._contexts.values():
             known.next_id += count
 
@@ -197,7 +197,7 @@ class Catalog:
 
 
 def _referred(version: Version) -> set[_Place]:
-    """What a version refers to; a subject without a context is in that of the version."""
+    """The versions it refers to; a subject without a context is in that of the version."""
     context = version.subject.context
     return {
         (str(read_subject(one.subject, within=context)), one.version)

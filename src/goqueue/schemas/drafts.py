@@ -1,4 +1,4 @@
-"""A schema on its way into the registry: as it was sent, as it is to be read, as it was read."""
+"""A schema being registered: as sent, as completed for parsing, and as parsed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Request:
     references: tuple[Reference, ...] = ()
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
-    id: int | None = None  # an import says which it had
+    id: int | None = None  # the original id, in an import
     version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A request with all that the registry adds to it, to be read and then to be registered."""
+    """A request completed by the registry, to be parsed and then registered."""
 
     subject: Subject
     request: Request
@@ -33,7 +33,7 @@ class Draft:
     is_normalized: bool
 
     def read(self) -> Meant:
-        """What it means; raises `InvalidSchema`."""
+        """Parse it; raise `InvalidSchema`."""
         schema = self.source.read()
         if self.is_normalized:
             text = meaning = schema.normalized
@@ -44,7 +44,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """A draft that was read: a schema, the text to keep of it, and what makes it the same."""
+    """A parsed draft: the schema, the text to store, and its identity."""
 
     draft: Draft
     schema: Schema

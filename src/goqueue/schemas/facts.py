@@ -1,9 +1,9 @@
-"""The facts that the registry is made of, and the records of `__schemas` that hold them.
+"""The entries that make up the registry, and the records of `__schemas` that hold them.
 
-A fact states the whole of one thing under a key. A later one under the same key replaces it, and a
-key without a value forgets it, so the topic can be compacted and stays about as large as what it
-says. The highest id of a context is a fact of its own: the schema that had it may be deleted and
-compacted away, and its id must still never be given to another.
+An entry is the complete state of one thing under a key. A later one under the same key replaces it,
+and a key without a value deletes it, so the topic can be compacted and stays about as large as the
+state. The highest id of a context is an entry of its own: its schema may be deleted and compacted
+away, and the id must still never be assigned to another.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _IDS_PREFIX = b"ids/"
 
 
 class CorruptSchemaState(Exception):
-    """A record of the registry's topic that makes no sense; it is passed over and told of."""
+    """An invalid record of the registry's topic; it is skipped and reported."""
 
 
 class VersionFact(msgspec.Struct, frozen=True, kw_only=True, tag="version", omit_defaults=True):
-    """A subject has a version, and this is what it says."""
+    """A version of a subject, with its content."""
 
     subject: str
     version: int
@@ -48,7 +48,7 @@ class VersionFact(msgspec.Struct, frozen=True, kw_only=True, tag="version", omit
 
 
 class ConfigFact(msgspec.Struct, frozen=True, kw_only=True, tag="config", omit_defaults=True):
-    """A subject, a context or the whole registry has settings of its own."""
+    """The settings of a subject, a context or the whole registry."""
 
     subject: str
     level: str | None = None
@@ -66,7 +66,7 @@ class ConfigFact(msgspec.Struct, frozen=True, kw_only=True, tag="config", omit_d
 
 
 class ModeFact(msgspec.Struct, frozen=True, kw_only=True, tag="mode"):
-    """A subject, a context or the whole registry is in a mode of its own."""
+    """The mode of a subject, a context or the whole registry."""
 
     subject: str
     mode: str
@@ -77,7 +77,7 @@ class ModeFact(msgspec.Struct, frozen=True, kw_only=True, tag="mode"):
 
 
 class IdsFact(msgspec.Struct, frozen=True, kw_only=True, tag="ids"):
-    """Ids of a context below this one are, or were, given. A context exists once it has one."""
+    """Ids of a context below this one have been assigned. A context exists once it has one."""
 
     context: str
     next_id: int
@@ -91,7 +91,7 @@ Fact = VersionFact | ConfigFact | ModeFact | IdsFact
 
 
 class Change(NamedTuple):
-    """One fact that holds from now on, or the key of one that does not any more."""
+    """One entry to store, or the key of one to delete."""
 
     key: bytes
     fact: Fact | None
@@ -139,7 +139,7 @@ def to_record(change: Change, *, now_ms: int) -> Record:
 
 
 def read_record(key: bytes, value: bytes | None) -> Fact | Gone | None:
-    """What a record says; None where a later version of this software may know."""
+    """Decode a record; None if only a later version of this software may understand it."""
     if value is None:
         return read_gone(key)
     if value[:1] != FACT_VERSION:
@@ -151,7 +151,7 @@ def read_record(key: bytes, value: bytes | None) -> Fact | Gone | None:
 
 
 def read_gone(key: bytes) -> Gone | None:
-    """What a key without a value forgets."""
+    """What a key without a value deletes."""
     prefix, _, rest = key.partition(b"/")
     try:
         name = rest.decode()

@@ -1,4 +1,4 @@
-"""Which subjects and versions a listing of the registry shows."""
+"""The subjects and versions that a listing of the registry shows."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def versions_of(content: Content, *, with_deleted: bool) -> list[Version]:
 
 
 def with_guid(registry: Registry, guid: str) -> list[Content]:
-    """What has a guid, in each context that has it."""
+    """The schemas with a guid, one for each context that has it."""
     found = list(registry.find_guid(guid))
     if not found:
         raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {guid[:100]} not found")

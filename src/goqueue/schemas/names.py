@@ -1,9 +1,9 @@
 """Names of subjects, and the contexts they may be qualified with.
 
-A context is a name space of its own: its subjects, ids and settings do not meet those of others.
+A context is a separate name space, with its own subjects, ids and settings.
 `:.sales:orders-value` is the subject `orders-value` of the context `.sales`; a name without such a
-beginning is in the default context, which is called `.`. A name that ends with its context, such
-as `:.sales:`, means the context itself where settings are concerned.
+prefix is in the default context, which is called `.`. A name that ends with its context, such as
+`:.sales:`, means the context itself in calls about settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
 
 CONTEXT_DEFAULT = "."
-CONTEXT_EVERYWHERE = ".__GLOBAL"  # its settings hold where neither subject nor context has any
+CONTEXT_EVERYWHERE = ".__GLOBAL"  # its settings apply if neither subject nor context has any
 ALL_CONTEXTS = ":*:"
 NAME_LENGTH_MAX = 1000
 
@@ -38,12 +38,12 @@ EVERYTHING = Subject(CONTEXT_DEFAULT, "")
 
 
 def context_prefix(context: str) -> str:
-    """What the names of a context's subjects begin with."""
+    """The prefix of the names of a context's subjects."""
     return "" if context == CONTEXT_DEFAULT else f":{context}:"
 
 
 def read_subject(text: str, *, within: str = CONTEXT_DEFAULT) -> Subject:
-    """Take a name apart. One that names no context is in `within`."""
+    """Parse a name. One without a context is in `within`."""
     if not text.startswith(":."):
         return Subject(within, text)
     context, _, name = text[1:].partition(":")
@@ -51,7 +51,7 @@ def read_subject(text: str, *, within: str = CONTEXT_DEFAULT) -> Subject:
 
 
 def check_subject(subject: Subject, *, is_for_settings: bool = False) -> None:
-    """Refuse what cannot be the name of a subject, or of a context where settings are meant."""
+    """Refuse an invalid name of a subject, or of a context in calls about settings."""
     text = str(subject)
     if len(text) > NAME_LENGTH_MAX:
         raise _invalid(text, f"it has more than {NAME_LENGTH_MAX} characters")
@@ -66,7 +66,7 @@ def check_subject(subject: Subject, *, is_for_settings: bool = False) -> None:
 
 
 def matches_prefix(subject: Subject, prefix: str) -> bool:
-    """Whether a listing with this prefix shows the subject; `:*:` stands for every context."""
+    """Whether a listing with this prefix includes the subject; `:*:` means every context."""
     if prefix.startswith(ALL_CONTEXTS):
         return subject.name.startswith(prefix.removeprefix(ALL_CONTEXTS))
     return str(subject).startswith(prefix)

@@ -1,8 +1,8 @@
-"""The registry: what may be registered, looked up, deleted and configured, and what follows.
+"""The registry: rules of registration, look-up, deletion and configuration.
 
-A state machine fed by facts. Whoever asks for a change gets the facts that would make it, writes
-them down and applies them; replaying the same facts gives the same registry. Reading and comparing
-schemas is left to the caller (see `sources`), who brings the result back.
+A state machine fed by entries (see `facts`). A caller that requests a change gets the entries that
+make it, persists them and applies them; replaying the same entries gives the same registry. Parsing
+and comparing schemas is left to the caller (see `sources`), which passes the result back.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from goqueue.schemas.sources import Check, Source
 LATEST = -1
 VERSIONS_MAX = 200_000  # of all subjects; they are in memory
 TEXT_LENGTH_MAX = 256 << 20  # of all schemas together
-CONTEXTS_MAX = 10_000  # they are never forgotten, or their ids would be given again
+CONTEXTS_MAX = 10_000  # they are never deleted, or their ids would be assigned again
 METADATA_BYTES_MAX = 256 << 10  # of one version, and its rules
-SOURCES_MAX = 256  # schemas that stay read, for the next comparison
+SOURCES_MAX = 256  # parsed schemas cached for the next comparison
 REFERENCES_MAX = 1000  # of one schema, directly or through others
 VERSION_NUMBER_MAX = (1 << 31) - 1
 
@@ -52,16 +52,16 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Registry:
-    """All that is registered."""
+    """All registered schemas."""
 
     catalog: Catalog = field(default_factory=Catalog)
     scopes: Scopes = field(default_factory=Scopes)
     _sources: OrderedDict[Content, Source] = field(default_factory=OrderedDict)
 
-    # Facts
+    # Entries
 
     def apply(self, fact: Fact | Gone) -> None:
-        """A fact holds from now on, or does not any more."""
+        """Apply an entry, or its deletion."""
         if isinstance(fact, VersionFact):
             self.catalog.add(fact)
         elif isinstance(fact, GoneVersion):
@@ -73,7 +73,7 @@ class Registry:
         else:
             self.scopes.forget(fact)
 
-    # Finding
+    # Look-up
 
     def has_subject(self, subject: Subject, *, with_deleted: bool) -> bool:
         return any(with_deleted or not one.is_deleted for one in self.catalog.versions(subject))
@@ -82,7 +82,7 @@ class Registry:
         return [one for one in self.catalog.versions(subject) if not one.is_deleted]
 
     def find(self, subject: Subject, number: int, *, with_deleted: bool = False) -> Version:
-        """A version of a subject, or its newest; a bare name may be one of another context."""
+        """A version of a subject, or its newest; an unqualified name may be of another context."""
         for place in self._places(subject):
             found = self._find_in(place, number, with_deleted=with_deleted)
             if found is not None:
@@ -95,7 +95,7 @@ class Registry:
         return self._find_in(subject, LATEST, with_deleted=False)
 
     def find_id(self, schema_id: int, subject: Subject | None = None) -> Content:
-        """What an id stands for, in the context of a subject."""
+        """The schema of an id, in the context of a subject."""
         context = CONTEXT_DEFAULT if subject is None else subject.context
         found = self.catalog.content(context, schema_id)
         if found is None and subject is not None and subject.name:
@@ -108,14 +108,14 @@ class Registry:
         return found
 
     def find_guid(self, guid: str) -> Iterator[Content]:
-        """What has this guid, in each context that has it."""
+        """The schemas with this guid, one for each context that has it."""
         for context in self.catalog.contexts():
             found = self.catalog.content_like(context, guid)
             if found is not None:
                 yield found
 
     def find_like(self, meant: Meant, *, with_deleted: bool = False) -> Version | None:
-        """The version of the draft's subject that says the same."""
+        """The version of the draft's subject that is equivalent."""
         draft = meant.draft
         found = self._find_guid_in(draft.subject, meant.guid(), with_deleted=with_deleted)
         if found is None:
@@ -131,7 +131,7 @@ class Registry:
         return [one for one in found if with_deleted or not one.is_deleted]
 
     def source(self, content: Content) -> Source:
-        """The schema of an id, ready to be read."""
+        """The schema of an id, ready to be parsed."""
         source = self._sources.get(content)
         if source is None:
             resolved = self._resolve(content.references, content.context)
@@ -142,10 +142,10 @@ class Registry:
             self._sources.move_to_end(content)
         return source
 
-    # Registering
+    # Registration
 
     def draft(self, subject: Subject, request: Request, *, normalize: bool) -> Draft:
-        """Fill in what a request leaves out; raises when it refers to what is not there."""
+        """Complete a request; raise if it refers to a schema that does not exist."""
         config = self.scopes.config(subject)
         if len(request.text.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
             raise SchemaRefused(
@@ -160,7 +160,7 @@ class Registry:
         return Draft(subject, request, source, normalize or bool(config.normalize))
 
     def draft_of_register(self, subject: Subject, request: Request, *, normalize: bool) -> Draft:
-        """The same for what is to be registered: it takes after the newest version."""
+        """The same for a registration: it inherits from the newest version."""
         check_subject(subject)
         mode = self.scopes.mode(subject)
         self._check_may_register(subject, request, mode)
@@ -181,7 +181,7 @@ class Registry:
         return self.draft(subject, request, normalize=normalize)
 
     def find_registered(self, meant: Meant) -> Version | None:
-        """The version that makes a registration unnecessary."""
+        """The existing version that makes a registration unnecessary."""
         request = meant.draft.request
         if request.version is not None:
             return None
@@ -191,7 +191,7 @@ class Registry:
         return None
 
     def check(self, meant: Meant, *, against: Sequence[Version] | None = None) -> Check:
-        """What is to be compared before the draft may become a version."""
+        """The comparison to run before the draft may become a version."""
         subject = meant.draft.subject
         config = self.scopes.config(subject)
         earlier = self.live_versions(subject) if against is None else against
@@ -208,7 +208,7 @@ class Registry:
         return self.scopes.mode(subject) is not Mode.IMPORT
 
     def register(self, meant: Meant, *, now_ms: int) -> tuple[VersionFact, list[Change]]:
-        """The facts that make the draft a version. It was compared with the earlier ones."""
+        """The entries that make the draft a version, after it passed the comparison."""
         draft, request = meant.draft, meant.draft.request
         subject, context = draft.subject, draft.subject.context
         self._check_room(context)
@@ -275,7 +275,7 @@ class Registry:
         return request.id
 
     def _replaced(self, subject: Subject, schema_id: int, version: int) -> list[Change]:
-        """Deleted versions that come back under a new number need not be kept."""
+        """Deletions of soft-deleted versions that come back under a new number."""
         return [
             Change(version_key(str(subject), one.number), None)
             for one in self.catalog.versions(subject)
@@ -288,7 +288,7 @@ class Registry:
     # References
 
     def _pinned(self, references: tuple[Reference, ...], context: str) -> tuple[Reference, ...]:
-        """References to a newest version become references to the one that it is now."""
+        """Replace references to a newest version by references to its current number."""
         return tuple(
             Reference(one.name, one.subject, self._referred(one, context).number)
             if one.version == LATEST
@@ -333,7 +333,7 @@ class Registry:
     # Helpers
 
     def _places(self, subject: Subject) -> Iterator[Subject]:
-        """The subject, and its namesakes in other contexts if it names none."""
+        """The subject, and those of the same name in other contexts if it is unqualified."""
         yield subject
         if subject.context == CONTEXT_DEFAULT and subject.name:
             for context in self.catalog.contexts()[1:]:
@@ -377,7 +377,7 @@ def not_permitted(detail: str) -> SchemaRefused:
 
 
 def _inheriting(request: Request, latest: Version | None) -> Request:
-    """A request that says nothing of metadata and rules means those of the newest version."""
+    """A request without metadata or rules inherits those of the newest version."""
     if latest is None:
         return request
     content = latest.content

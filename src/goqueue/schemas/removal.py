@@ -1,7 +1,7 @@
-"""Deleting versions and subjects, and changing settings and modes: the facts that do it.
+"""Deletes versions and subjects, and changes settings and modes: returns the entries for it.
 
-A first deletion only marks: the id can still be read, and the version come back. A second one, for
-good, forgets. Nothing is deleted that somebody else refers to.
+A first deletion only marks: the id can still be read, and the version can come back. A second one
+is permanent. Nothing is deleted while another schema refers to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from goqueue.schemas.scopes import Config, Mode
 def delete_version(
     registry: Registry, subject: Subject, number: int, *, permanent: bool
 ) -> tuple[int, list[Change]]:
-    """Mark a version as deleted, or forget one that is; the version, and the facts."""
+    """Mark a version as deleted, or delete a marked one; return the version and the entries."""
     versions = registry.catalog.versions(subject)
     if not versions:
         raise unknown_subject(subject)
@@ -70,7 +70,7 @@ def delete_version(
 def delete_subject(
     registry: Registry, subject: Subject, *, permanent: bool
 ) -> tuple[list[int], list[Change]]:
-    """The same for all versions of a subject; their numbers, and the facts."""
+    """The same for all versions of a subject; return their numbers and the entries."""
     versions = registry.catalog.versions(subject)
     if not versions:
         raise unknown_subject(subject)
@@ -97,7 +97,7 @@ def delete_subject(
 
 
 def set_config(registry: Registry, subject: Subject, config: Config) -> list[Change]:
-    """Give a subject, a context or the registry these settings."""
+    """Set the settings of a subject, a context or the registry."""
     check_subject(subject, is_for_settings=True)
     _check_writable(registry, subject)
     if not registry.scopes.has_config(subject):
@@ -120,7 +120,7 @@ def set_config(registry: Registry, subject: Subject, config: Config) -> list[Cha
 
 
 def delete_config(registry: Registry, subject: Subject) -> tuple[Config, list[Change]]:
-    """Take them away; what they were, and the facts."""
+    """Delete settings; return what they were, and the entries."""
     before = registry.scopes.own_config(subject)
     if before is None:
         raise unknown_subject(subject)
@@ -130,7 +130,7 @@ def delete_config(registry: Registry, subject: Subject) -> tuple[Config, list[Ch
 
 
 def set_mode(registry: Registry, subject: Subject, mode: Mode, *, force: bool) -> list[Change]:
-    """Put a subject, a context or the registry into a mode."""
+    """Set the mode of a subject, a context or the registry."""
     check_subject(subject, is_for_settings=True)
     changes: list[Change] = []
     if mode is Mode.IMPORT and registry.scopes.mode(subject) is not Mode.IMPORT and not force:
@@ -143,7 +143,7 @@ def set_mode(registry: Registry, subject: Subject, mode: Mode, *, force: bool) -
 def delete_mode(
     registry: Registry, subject: Subject, *, recursive: bool
 ) -> tuple[Mode | None, list[Change]]:
-    """Take a mode away, and with `recursive` those of a context's subjects."""
+    """Delete a mode, and with `recursive` those of a context's subjects."""
     before = registry.scopes.own_mode(subject)
     if before is None and not recursive:
         raise unknown_subject(subject)
@@ -184,7 +184,7 @@ def _check_unreferenced(
 
 
 def _emptied(registry: Registry, subject: Subject) -> list[Change]:
-    """What is deleted already is forgotten before an import; what is not forbids it."""
+    """Delete soft-deleted versions before an import; refuse if there are others."""
     changes = []
     for name in registry.catalog.subjects():
         if not _is_within(name, subject):

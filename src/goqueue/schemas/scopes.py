@@ -1,7 +1,7 @@
-"""Settings and modes: who has some, and which hold for a subject.
+"""Settings and modes: who has them, and which apply to a subject.
 
-What a subject does not say for itself its context says, or the registry as a whole for subjects of
-the default context; then the context for everything, and then the defaults.
+A value that a subject does not set is taken from its context, or from the registry as a whole for
+subjects of the default context; then from the global context, and then from the defaults.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Tree = dict[str, Any]
 
 
 class Level(StrEnum):
-    """What a new version must be able to do with data of older ones, or they with its data."""
+    """How far a new version must read data of older ones, or they its data."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -53,12 +53,12 @@ class Level(StrEnum):
 
 
 class Mode(StrEnum):
-    """What may be done to a subject."""
+    """What operations a subject allows."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
-    READONLY_OVERRIDE = "READONLY_OVERRIDE"  # of the whole registry: whatever its subjects say
-    IMPORT = "IMPORT"  # versions come with the ids that they had elsewhere
+    READONLY_OVERRIDE = "READONLY_OVERRIDE"  # of the whole registry, whatever its subjects have
+    IMPORT = "IMPORT"  # versions keep the ids of their original registry
 
     @property
     def is_read_only(self) -> bool:
@@ -67,7 +67,7 @@ class Mode(StrEnum):
 
 LEVEL_DEFAULT = Level.BACKWARD
 MODE_DEFAULT = Mode.READWRITE
-SETTINGS_MAX = 100_000  # subjects with settings or a mode; they need not have versions
+SETTINGS_MAX = 100_000  # subjects with settings or a mode, with or without versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Additions:
         )
 
     def to_metadata(self, given: Tree | None) -> Tree | None:
-        """Add the defaults below what a version says of itself, and the overrides above it."""
+        """Apply the defaults below a version's own metadata, and the overrides above it."""
         return merged(merged(self.default_metadata, given), self.override_metadata)
 
     def to_rule_set(self, given: Tree | None) -> Tree | None:
@@ -97,21 +97,21 @@ class Additions:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Settings; what is None is said elsewhere."""
+    """Settings; None means that a wider scope decides."""
 
     level: Level | None = None
     normalize: bool | None = None
-    group: str | None = None  # the property of the metadata that divides versions into groups
-    alias: str | None = None  # the subject that is meant when this one is named
+    group: str | None = None  # the metadata property that divides versions into groups
+    alias: str | None = None  # the subject that this name stands for
     additions: Additions = Additions()
 
     def over(self, wider: Config) -> Config:
-        """These settings, with those of a wider scope where these say nothing."""
+        """These settings, completed by those of a wider scope."""
         return Config(
             wider.level if self.level is None else self.level,
             wider.normalize if self.normalize is None else self.normalize,
             wider.group if self.group is None else self.group,
-            self.alias,  # an alias is of one subject
+            self.alias,  # an alias applies to one subject only
             self.additions.over(wider.additions),
         )
 
@@ -120,7 +120,7 @@ CONFIG_DEFAULT = Config(LEVEL_DEFAULT)
 
 
 class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
-    """New values of settings. What is unset stays as it is, what is None is taken away."""
+    """New values of settings. Unset ones stay unchanged, None deletes one."""
 
     level: Level | UnsetType | None = UNSET
     normalize: bool | UnsetType | None = UNSET
@@ -140,23 +140,23 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scopes:
-    """Which subjects and contexts have settings or a mode of their own."""
+    """The subjects and contexts with settings or a mode of their own."""
 
     def __init__(self) -> None:
         self._configs: dict[str, Config] = {}
         self._modes: dict[str, Mode] = {}
 
-    # Looking up
+    # Look-up
 
     def own_config(self, subject: Subject) -> Config | None:
-        """What was said for just this subject or context; the whole registry always has some."""
+        """The settings of just this subject or context; the whole registry always has some."""
         config = self._configs.get(str(subject))
         if config is None:
             return CONFIG_DEFAULT if _is_widest(subject) else None
         return config if config.level is not None else config.over(CONFIG_DEFAULT)
 
     def config(self, subject: Subject) -> Config:
-        """What holds for the subject."""
+        """The settings in effect for the subject."""
         config = Config()
         for name in _scopes(subject):
             known = self._configs.get(name)
@@ -164,7 +164,7 @@ class Scopes:
         return config.over(CONFIG_DEFAULT)
 
     def resolve(self, subject: Subject) -> Subject:
-        """The subject that is meant by this name: itself, or what it is an alias of."""
+        """The subject that this name stands for: itself, or the one it is an alias of."""
         config = self._configs.get(str(subject))
         if config is None or not config.alias:
             return subject
@@ -174,7 +174,7 @@ class Scopes:
         return self._modes.get(str(subject), MODE_DEFAULT if _is_widest(subject) else None)
 
     def mode(self, subject: Subject) -> Mode:
-        """The mode that holds for the subject."""
+        """The mode in effect for the subject."""
         if self._modes.get(str(EVERYTHING)) is Mode.READONLY_OVERRIDE:
             return Mode.READONLY_OVERRIDE
         known = (self._modes[name] for name in _scopes(subject) if name in self._modes)
@@ -200,7 +200,7 @@ class Scopes:
                 f"{SETTINGS_MAX} subjects have settings of their own; delete some first.",
             )
 
-    # Changing
+    # Changes
 
     def apply(self, fact: ConfigFact | ModeFact) -> None:
         if isinstance(fact, ModeFact):
@@ -225,7 +225,7 @@ class Scopes:
 
 
 def merged(under: Tree | None, over: Tree | None) -> Tree | None:
-    """Put one metadata or rule set over another: maps by key, lists of rules by name."""
+    """Overlay one metadata or rule set on another: maps by key, lists of rules by name."""
     if under is None or over is None:
         return over if under is None else under
     result = dict(under)
@@ -271,7 +271,7 @@ def _is_widest(subject: Subject) -> bool:
 
 
 def _scopes(subject: Subject) -> Iterator[str]:
-    """Where to look for what holds, the narrowest first."""
+    """The scopes to search, the narrowest first."""
     yield str(subject)
     if subject.name:
         yield str(Subject(subject.context, ""))

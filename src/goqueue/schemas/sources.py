@@ -1,7 +1,7 @@
-"""Schemas as they are registered, and read when somebody needs them read.
+"""Registered schemas, parsed on demand.
 
-Reading a schema and comparing two of them is work for milliseconds, sometimes many. So both are
-values here that know all they need: whoever holds one may do the work in another thread.
+Parsing a schema and comparing two of them takes milliseconds, sometimes many. So both are
+self-contained values here: the holder may do the work in another thread.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from goqueue.schemas.formats import (
 )
 from goqueue.schemas.scopes import Level
 
-MESSAGES_MAX = 200  # of one comparison; whoever breaks more knows enough by then
+MESSAGES_MAX = 200  # of one comparison; more would not help the caller
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """The text of a schema with everything that it refers to; read at most once."""
+    """The text of a schema with everything that it refers to; parsed at most once."""
 
     kind: SchemaKind
     text: str
@@ -40,7 +40,7 @@ class Source:
     _schema: Schema | None = field(default=None, repr=False)
 
     def read(self) -> Schema:
-        """The schema; raises `InvalidSchema` for a text that is none."""
+        """The parsed schema; raise `InvalidSchema` if the text is not one."""
         if self._schema is None:
             self._schema = parse(self.kind, self.text, self.references)
         return self._schema
@@ -55,7 +55,7 @@ class Check:
     earlier: Sequence[tuple[int, Source]]
 
     def run(self) -> list[str]:
-        """Why it may not; nothing if it may."""
+        """Return the incompatibilities; empty if it may follow."""
         if self.level is Level.NONE:
             return []
         earlier = self.earlier if self.level.is_transitive else self.earlier[-1:]
@@ -93,6 +93,6 @@ def guid_of(
     metadata: dict[str, Any] | None,
     rule_set: dict[str, Any] | None,
 ) -> str:
-    """What two schemas have in common that are the same; it is the same in every registry."""
+    """The identity of equivalent schemas; it is the same in every registry."""
     told = _encode([kind, meaning, references, metadata, rule_set])
     return str(UUID(bytes=hashlib.md5(told, usedforsecurity=False).digest()))

@@ -1,4 +1,4 @@
-"""What the registry knows of a schema and of a version, as values that stay what they are."""
+"""Schemas and versions of the registry as immutable values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from goqueue.schemas.names import Subject
 
 
 class SchemaView(msgspec.Struct, frozen=True, kw_only=True):
-    """What an id of a context stands for."""
+    """The schema of an id in a context."""
 
     context: str
     id: int
@@ -34,7 +34,7 @@ class VersionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_of_schema(content: Content, text: str | None = None) -> SchemaView:
-    """The schema, with its text in another form where one is given."""
+    """The schema, with its text in another form if one is given."""
     return SchemaView(
         context=content.context,
         id=content.id,

@@ -1,33 +1,33 @@
 """Atomic writes across partitions: who may write in which transaction, and how it ends.
 
-A transaction belongs to a transactional id, which names a producer through all its lives. Its
-participants are partitions, whatever they hold. This room decides: who the producer is now, which
-partitions take part, and what becomes of the transaction. It writes no marker and reads no
-partition; and it never undecides. It does not read a clock, make an id or wait: time and ids are
-arguments, and what shall happen is returned.
+A transaction belongs to a transactional id, which identifies a producer across restarts. Its
+participants are partitions of any kind. This room decides who the producer is now, which partitions
+participate, and the outcome of the transaction. It writes no markers, reads no partitions, and
+never reverses a decision. It does not read a clock, generate an id or wait: time and ids are
+arguments, and effects are returned.
 
 One `Coordinator` owns all transactional ids of one partition of `__transaction_state`.
 
 **Loading.** `replay(key, value)` for each record of the partition, oldest first, then
-`loaded(now_ms)`. What was decided before is carried on from there.
+`loaded(now_ms)`. Decisions made before are carried out from there.
 
 **Epochs.** Transactions of a query are prepared one by one and committed an epoch at a time, by one
-record of the query: `open_query`, `prepare`, `commit_epoch`. Their names say where they belong (see
-`goqueue.model.queries`).
+record of the query: `open_query`, `prepare`, `commit_epoch`. Their names contain query, run and
+epoch (see `goqueue.model.queries`).
 
 **Calls.** `initialise`, `add_partitions`, `prepare`, `end`, `abort` and those of queries take a
-`token` and `now_ms`. They return effects, or raise the `GoQueueError` that is the answer. The
-answer to a token comes as a `Reply`, at once or with the effects of any later call, exactly once. A
-call that meets a transaction which is still being completed waits a little, and is then refused
-with `ConcurrentTransactions`. `verify`, `describe`, `all` and `of_producer` answer directly.
+`token` and `now_ms`. They return effects, or raise the `GoQueueError` that is the response. The
+response to a token is a `Reply`, at once or among the effects of any later call, exactly once. A
+call that finds the last transaction still completing waits a little, and is then refused with
+`ConcurrentTransactions`. `verify`, `describe`, `all` and `of_producer` return directly.
 
 **Effects.** `Reply(token, result)`. `Persist(write_id, key, value)`: append the record; when it is
 durable call `persisted(write_id, now_ms)`, when it is refused `persist_failed(write_id, error,
 now_ms)`. `WriteMarkers`: end the transaction in these partitions; call `marked` for each that is
 done. All of these return effects.
 
-**Time.** After any call, ask `next_deadline_ms()` and call `tick(now_ms)` then. Transactions time
-out and unused ids are forgotten there.
+**Time.** After any call, get `next_deadline_ms()` and call `tick(now_ms)` then. It aborts
+transactions that time out and expires unused ids.
 """
 
 from goqueue.transactions.calls import CommitEpoch, End, Initialise, Prepare

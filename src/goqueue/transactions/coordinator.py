@@ -1,7 +1,8 @@
-"""All transactions of one partition of `__transaction_state`, and what may be asked of them.
+"""All transactions of one partition of `__transaction_state`, and the calls to them.
 
-Every call names its time. Calls that end in an answer take a token and return effects, among
-which, now or later, is the reply to that token; or they raise the GoQueueError that is the answer.
+Every call takes the current time. Calls with a response take a token and return effects, among
+which, now or later, is the reply to that token; or they raise the GoQueueError that is the
+response.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ Handle = Callable[[Transaction, Token, int], None]
 
 
 class Coordinator(Epochs):
-    # Becoming a producer
+    # Initialising a producer
 
     def initialise(self, call: Initialise, *, token: Token, now_ms: int) -> list[Effect]:
-        """Answer the identity under which the producer may begin."""
+        """Reply with the identity under which the producer may begin."""
         self._check_ready(call.transactional_id)
         timeout_ms_max = self.settings.timeout_ms_max
         if not 0 < call.timeout_ms <= timeout_ms_max:
             raise InvalidTransactionTimeout(
-                f"A transaction cannot have {call.timeout_ms} ms: choose from 1 to "
+                f"A transaction timeout cannot be {call.timeout_ms} ms: choose 1 to "
                 f"{timeout_ms_max} (setting transactions.timeout_ms_max)."
             )
         self._check_attempt(call.transactional_id)
@@ -64,7 +65,7 @@ class Coordinator(Epochs):
         if call.identity is not None and call.identity not in known:
             raise fenced(call.transactional_id, call.identity)
         if standing.is_open:
-            # Whoever left it open is gone, or wants to be rid of it.
+            # The producer that left it open is gone, or wants to discard it.
             is_own_wish = call.identity is not None
             standing = steps.fenced_off(standing, now_ms, is_own_wish=is_own_wish)
             transaction.stage(standing)
@@ -83,7 +84,7 @@ class Coordinator(Epochs):
         transaction.stage(standing)
         transaction.reply(token, standing.identity)
 
-    # Taking part
+    # Participants
 
     def add_partitions(
         self,
@@ -94,9 +95,9 @@ class Coordinator(Epochs):
         token: Token,
         now_ms: int,
     ) -> list[Effect]:
-        """Make partitions participants; the first ones begin the transaction."""
+        """Add participants; the first ones begin the transaction."""
         if not partitions:
-            raise InvalidRequest("No partitions are to be added; name at least one.")
+            raise InvalidRequest("There are no partitions to add; give at least one.")
         transaction = self._get(transactional_id, identity.producer_id)
 
         def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
@@ -132,16 +133,17 @@ class Coordinator(Epochs):
                 )
             transaction.stage(standing)
         else:
-            # This may be the last transaction, which has ended elsewhere, and not the next one.
+            # This may be the last transaction, which has ended at another coordinator, not the next
+            # one.
             transaction.stage_again()
         transaction.reply(token, None)
 
     def verify(
         self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition
     ) -> GoQueueError | None:
-        """Why this producer may not write there in its transaction now; None when it may.
+        """Why this producer may not write there in its transaction now; None if it may.
 
-        It may once the log says that the partition takes part, and until an end is decided: then
+        It may once the log has the partition as a participant, and until an end is decided: so
         nothing can be written that no marker would reach.
         """
         try:
@@ -167,7 +169,7 @@ class Coordinator(Epochs):
     # Ending
 
     def prepare(self, call: Prepare, *, token: Token, now_ms: int) -> list[Effect]:
-        """Promise that all is written; from then on the transaction waits for its epoch."""
+        """Mark the transaction as fully written; from then on it waits for its epoch."""
         transaction = self._get(call.transactional_id, call.identity.producer_id)
 
         def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
@@ -178,7 +180,7 @@ class Coordinator(Epochs):
         return self._serve(transaction, handle, token, now_ms)
 
     def end(self, call: End, *, token: Token, now_ms: int) -> list[Effect]:
-        """Decide the transaction; answer the identity with which the producer goes on."""
+        """Decide the transaction; reply with the identity under which the producer continues."""
         transaction = self._get(call.transactional_id, call.identity.producer_id)
 
         def handle(transaction: Transaction, token: Token, now_ms: int) -> None:
@@ -204,8 +206,8 @@ class Coordinator(Epochs):
         elif standing.state is TransactionState.EMPTY and not call.bumps_epoch:
             raise misplaced(call.transactional_id, "ended", standing.state)
         elif not call.bumps_epoch and not (call.waits and standing.is_preparing):
-            # The next transaction has the same identity: it may be the one that is to be ended,
-            # have begun elsewhere and be unknown here.
+            # The next transaction has the same identity: it may be the one to end, begun at another
+            # coordinator and unknown here.
             self._repeat_end(transaction, standing, call, token)
             transaction.stage_again()
         elif standing.is_preparing:
@@ -218,14 +220,14 @@ class Coordinator(Epochs):
         elif call.is_commit:
             raise misplaced(call.transactional_id, "committed", standing.state)
         else:
-            # A producer that is not sure whether anything was begun aborts to be sure.
+            # A producer that is unsure whether anything was begun aborts.
             standing = steps.completed(steps.decided(standing, call, now_ms), now_ms)
             self._answer_new(transaction, standing, token)
 
     def _repeat_end(
         self, transaction: Transaction, standing: Standing, call: End, token: Token
     ) -> None:
-        """It was decided before, and the answer was perhaps lost."""
+        """Repeat the reply of an earlier decision, which may have been lost."""
         if call.is_commit != standing.is_committing:
             what = "committed" if call.is_commit else "aborted"
             raise misplaced(call.transactional_id, what, standing.state)
@@ -247,9 +249,9 @@ class Coordinator(Epochs):
         token: Token,
         now_ms: int,
     ) -> list[Effect]:
-        """Abort over the producer's head; answered when the participants know.
+        """Abort without the producer; reply when the participants have the outcome.
 
-        With an `identity` only its transaction is aborted, and none that was begun since.
+        With an `identity`, abort only its transaction, and none begun since.
         """
         self._check_ready(transactional_id)
         transaction = self._transactions.get(transactional_id)
@@ -266,7 +268,7 @@ class Coordinator(Epochs):
         self._touch(transaction)
         return self._finish(now_ms)
 
-    # Looking
+    # Queries
 
     def describe(self, transactional_id: str) -> TransactionView:
         self._check_ready(transactional_id)
@@ -282,7 +284,7 @@ class Coordinator(Epochs):
         producer_ids: Collection[int] = (),
         started_before_ms: int | None = None,
     ) -> list[TransactionView]:
-        """Every transaction, or those that match each filter that is given."""
+        """Return every transaction, or those that match every given filter."""
         self._check_ready("*")
         views = [
             _view(one, one.durable)
@@ -298,7 +300,7 @@ class Coordinator(Epochs):
         ]
 
     def of_producer(self, producer_id: int) -> TransactionView | None:
-        """The transaction of a producer id, if it is known here."""
+        """The transaction of a producer id, if this coordinator has it."""
         transaction = self._producers.get(producer_id)
         if transaction is None or transaction.durable is None:
             return self._committed_view(producer_id)
@@ -320,7 +322,7 @@ class Coordinator(Epochs):
     def _park(
         self, transaction: Transaction, token: Token, now_ms: int, run: Callable[[int], None]
     ) -> None:
-        """Have a call wait for the last transaction to be completed, but not for long."""
+        """Let a call wait, for a bounded time, until the last transaction is completed."""
         if len(transaction.parked) >= CONCURRENT_CALLS_MAX:
             raise concurrent(transaction.transactional_id)
 
@@ -340,7 +342,7 @@ class Coordinator(Epochs):
         return transaction
 
     def _check_identity(self, transaction: Transaction, identity: ProducerIdentity) -> Standing:
-        """How the transaction stands, for the producer whose it is now."""
+        """The state of the transaction, if this is its current producer."""
         standing = transaction.current
         if standing is None:
             raise unmapped(transaction.transactional_id, identity.producer_id)
@@ -353,7 +355,7 @@ class Coordinator(Epochs):
 
 
 def _view(transaction: Transaction, standing: Standing) -> TransactionView:
-    """What nothing can take back: how it stands in the log, and that all participants know."""
+    """The state that cannot be undone: that in the log, and that all participants have it."""
     if standing.is_preparing and transaction.has_asked and not transaction.unmarked:
         standing = steps.completed(standing, standing.updated_ms)
     return TransactionView(

@@ -1,7 +1,7 @@
-"""When which transaction has something to do.
+"""The next deadline of each transaction.
 
 A deadline moves with every step of a transaction and seldom passes. So one that moves later only
-changes a table: its old place in the heap comes up, finds that it moved, and is put back.
+changes a table: when its old entry in the heap comes up, it has moved, and the entry is put back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import heapq
 class Deadlines:
     def __init__(self) -> None:
         self._deadlines: dict[str, int] = {}
-        self._queued: dict[str, int] = {}  # the place in the heap that counts
+        self._queued: dict[str, int] = {}  # the entry in the heap that is valid
         self._heap: list[tuple[int, str]] = []
 
     def set(self, name: str, deadline_ms: int | None) -> None:
@@ -25,7 +25,7 @@ class Deadlines:
             self._queue(name, deadline_ms)
 
     def next_ms(self) -> int | None:
-        """The next deadline; none before it passes."""
+        """A lower bound of the next deadline; no deadline passes before it."""
         while self._heap:
             queued_ms, name = self._heap[0]
             if self._queued.get(name) == queued_ms == self._deadlines.get(name):
@@ -38,7 +38,7 @@ class Deadlines:
         return None
 
     def pop_due(self, now_ms: int) -> str | None:
-        """One whose deadline has passed; it has none afterwards."""
+        """Remove and return one whose deadline has passed."""
         next_ms = self.next_ms()
         if next_ms is None or next_ms > now_ms:
             return None

@@ -1,4 +1,4 @@
-"""What a coordinator asks of the broker."""
+"""The effects that a coordinator requests from the broker."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import msgspec
 from goqueue.model.names import ProducerIdentity, TopicPartition
 
 Token = object
-"""Names a waiting call. The coordinator only hands it back; it is never `None`."""
+"""Identifies a waiting call. The coordinator only passes it back; it is never `None`."""
 
 
 class Persist(msgspec.Struct, frozen=True):
     """Append this record to the coordinator's partition of the internal topic.
 
-    Report the outcome with `persisted` or `persist_failed`. A transactional id has one write under
-    way at a time, so writes of different ids may be settled in any order.
+    Report the outcome with `persisted` or `persist_failed`. A transactional id has one write in
+    flight at a time, so writes of different ids may complete in any order.
     """
 
     write_id: int
@@ -25,7 +25,7 @@ class Persist(msgspec.Struct, frozen=True):
 class WriteMarkers(msgspec.Struct, frozen=True):
     """End the transaction in these partitions, and report those that are done with `marked`.
 
-    Ask until each has taken its marker; one that no longer exists counts as done.
+    Retry until each has accepted its marker; one that no longer exists counts as done.
     """
 
     transactional_id: str
@@ -35,7 +35,7 @@ class WriteMarkers(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Answer the waiting call: a result, or a GoQueueError."""
+    """Complete the waiting call with a result or a GoQueueError."""
 
     token: Token
     result: object

@@ -1,7 +1,7 @@
 """Whole epochs: many prepared transactions of a query, committed by one record.
 
-A query that starts again repeats its last epoch, perhaps cut into other parts. The record says
-whether that epoch is committed, so what the repetition wrote is aborted; nothing appears twice.
+A query that restarts repeats its last epoch, perhaps divided differently. The record shows whether
+that epoch is committed; if so, what the repetition wrote is aborted and nothing appears twice.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Epochs(QueryRegistry):
     def open_query(
         self, query_id: str, run_name: str, *, token: Token, now_ms: int
     ) -> list[Effect]:
-        """Begin a run of a query; every earlier one is turned away, and what it left is aborted.
+        """Begin a run of a query; earlier runs are fenced, and their open transactions aborted.
 
-        A run that has a name may open again and keeps its number. Without one, each call begins
-        another run. Answered with the `QueryView`.
+        A named run may be opened again and keeps its number. Without a name, each call begins a new
+        run. The reply is the `QueryView`.
         """
         self._check_ready(query_id)
         check_query_id(query_id)
@@ -92,7 +92,7 @@ class Epochs(QueryRegistry):
         return _view(query_id, query.durable)
 
     def _check_attempt(self, transactional_id: str) -> None:
-        """A transaction of a query is begun only by the run that could commit it."""
+        """Refuse to begin a query's transaction in a run that could not commit it."""
         attempt = read_attempt(transactional_id)
         if attempt is None:
             return
@@ -110,13 +110,13 @@ class Epochs(QueryRegistry):
         timeout_ms_max = self.settings.prepared_timeout_ms_max
         if not 0 < call.timeout_ms <= timeout_ms_max:
             raise InvalidTransactionTimeout(
-                f"A prepared transaction cannot have {call.timeout_ms} ms: choose from 1 to "
+                f"A prepared timeout cannot be {call.timeout_ms} ms: choose 1 to "
                 f"{timeout_ms_max} (setting transactions.prepared_timeout_ms_max)."
             )
         if transaction.query_id is None:
             raise InvalidRequest(
                 f"The transaction of {call.transactional_id!r} belongs to no query, so no epoch "
-                "could commit it; commit it itself."
+                "can commit it; commit it directly."
             )
         if standing.state is TransactionState.ONGOING:
             transaction.stage(steps.prepared(standing, call.timeout_ms, now_ms))
@@ -126,9 +126,9 @@ class Epochs(QueryRegistry):
     # Committing
 
     def commit_epoch(self, call: CommitEpoch, *, token: Token, now_ms: int) -> list[Effect]:
-        """Commit the named transactions as one; answered when every reader can see all of them.
+        """Commit these transactions as one; reply when all are visible to every reader.
 
-        For an epoch that is committed already, by these or by others, the answer says so.
+        If the epoch is already committed, by these or by others, the reply reports that.
         """
         self._check_ready(call.query_id)
         _check_named(call)
@@ -150,7 +150,7 @@ class Epochs(QueryRegistry):
         if call.epoch <= standing.epoch:
             self._answer_repeated(query, standing, call, token, now_ms)
         elif query.unfinished:
-            # The record that decided these is needed until their own say the same.
+            # The record that decided these is needed until their own records have the decision.
             self._park_in(query, token, now_ms, lambda now: self._commit(query, call, token, now))
         else:
             self._decide(query, standing, call, token, now_ms)
@@ -189,7 +189,7 @@ class Epochs(QueryRegistry):
         named = dict(call.prepared)
         deciding = [self._prepared(name, identity) for name, identity in named.items()]
         for transaction, prepared in deciding:
-            # Ahead of its log, as ever; what makes it durable is the record of the query.
+            # It is ahead of its log, as always; the record of the query makes it durable.
             transaction.current = steps.committed_with_epoch(prepared, now_ms)
             query.deciding.append(transaction)
         query.current = replace(
@@ -204,7 +204,7 @@ class Epochs(QueryRegistry):
     def _prepared(
         self, transactional_id: str, identity: tuple[int, int]
     ) -> tuple[Transaction, Standing]:
-        """A transaction that the epoch may commit, and how it stands."""
+        """A transaction that the epoch may commit, and its state."""
         transaction = self._transactions.get(transactional_id)
         standing = None if transaction is None else transaction.current
         if transaction is None or standing is None or standing.identity != identity:
@@ -216,7 +216,7 @@ class Epochs(QueryRegistry):
         return transaction, standing
 
     def _committed_view(self, producer_id: int) -> TransactionView | None:
-        """A transaction that is forgotten, and that the newest epoch of its query has committed."""
+        """A forgotten transaction that the newest epoch of its query has committed."""
         for query in self._queries.values():
             standing = query.durable
             for one in () if standing is None else standing.decided:
@@ -260,7 +260,7 @@ class Epochs(QueryRegistry):
 
 def _check_named(call: CommitEpoch) -> None:
     if not 0 <= call.epoch <= EPOCH_MAX:
-        raise InvalidRequest(f"{call.epoch} is no epoch; they count from 0.")
+        raise InvalidRequest(f"{call.epoch} is not a valid epoch; epochs start at 0.")
     if len(call.prepared) > EPOCH_TRANSACTIONS_MAX:
         raise InvalidRequest(
             f"An epoch may have {EPOCH_TRANSACTIONS_MAX} transactions, not {len(call.prepared)}; "

@@ -1,4 +1,4 @@
-"""Transactional ids that match somebody's regular expression."""
+"""Matches transactional ids against a client's regular expression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_match(pattern: str, transactional_id: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _compile(pattern: str) -> Any:
-    """RE2 runs in linear time whatever they wrote."""
+    """Compile a pattern, which RE2 runs in linear time in any case."""
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidRegularExpression(
             f"A regular expression may have {PATTERN_LENGTH_MAX} characters."

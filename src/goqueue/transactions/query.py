@@ -1,4 +1,4 @@
-"""One query: which run of it may commit, which epoch is committed, and who waits."""
+"""One query: which run may commit, which epoch is committed, and which calls wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Query:
     durable: QueryStanding | None = None
     current: QueryStanding | None = None
     write_id: int = NO_WRITE
-    deciding: list[Transaction] = field(default_factory=list)  # by the record on its way
+    deciding: list[Transaction] = field(default_factory=list)  # by the record in flight
     unfinished: set[str] = field(default_factory=set)  # decided by `durable`, not yet complete
     replies: list[Reply] = field(default_factory=list)  # wait for the record
     finishing: list[Reply] = field(default_factory=list)  # wait until all readers can see it

@@ -1,8 +1,8 @@
-"""The queries of one coordinator: how they load, settle their writes, wait and disappear.
+"""The queries of one coordinator: loading, completing writes, timers and deletion.
 
-The record of a query decides all transactions of its newest epoch. So they have no record of the
-decision of their own: they count as decided when the query's is durable, and when the log is read
-again, a prepared transaction that its query's record names is a committed one.
+The record of a query decides all transactions of its newest epoch. So they have no decision record
+of their own: they are decided when the query's record is durable, and on replay a prepared
+transaction that is in its query's record is a committed one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class QueryRegistry(TransactionRegistry):
         self._touched_queries: dict[Query, None] = {}
 
     def __contains__(self, name: str) -> bool:
-        """Whether this transactional id, or this query behind the prefix of its own, is known."""
+        """Whether this transactional id, or this query with its key prefix, exists."""
         is_query = name.startswith(PREFIX) and name[len(PREFIX) :] in self._queries
         return is_query or super().__contains__(name)
 
@@ -86,7 +86,7 @@ class QueryRegistry(TransactionRegistry):
         self._touched_queries.clear()
         return [*super().resign(error), *(Reply(token, error) for token in tokens)]
 
-    # Settling writes
+    # Completing writes
 
     def persisted(self, write_id: int, now_ms: int) -> list[Effect]:
         query = self._query_writes.pop(write_id, None)
@@ -128,7 +128,7 @@ class QueryRegistry(TransactionRegistry):
             self._touched_queries[query] = None
 
     def _abort_abandoned(self, query: Query, standing: QueryStanding, now_ms: int) -> None:
-        """Nobody can commit what belongs to an earlier run, or to an epoch that is committed."""
+        """Abort transactions of an earlier run, or of a committed epoch: they can never commit."""
         for name, transaction in self._attempts.get(query.query_id, {}).items():
             attempt = read_attempt(name)
             current = transaction.current
@@ -162,11 +162,11 @@ class QueryRegistry(TransactionRegistry):
         return [*effects, *super().tick(now_ms)]
 
     def _expiry_ms(self, query: Query) -> int | None:
-        """When a query that nobody uses is forgotten."""
+        """When an unused query is forgotten."""
         standing = query.durable
         if standing is None or query.is_writing or query.unfinished:
             return None
-        # Only a query that will go on may have to be told that its last epoch is committed.
+        # Only a query that continues may need to find that its last epoch is committed.
         is_needed = standing.epoch != NO_QUERY_EPOCH and not standing.is_closed
         settings = self.settings
         keep_ms = settings.query_expiration_ms if is_needed else settings.id_expiration_ms
@@ -191,7 +191,7 @@ class QueryRegistry(TransactionRegistry):
                 query.parked.append(call)
             else:
                 call.run(now_ms)
-        self._answer(query, effects)  # those who waited
+        self._answer(query, effects)  # waiting calls
         if query.is_writing and query.write_id == NO_WRITE:
             effects.append(self._write_query(query))
         deadlines = [one.until_ms for one in query.parked]
@@ -201,7 +201,7 @@ class QueryRegistry(TransactionRegistry):
         self._forget_query_if_void(query)
 
     def _answer(self, query: Query, effects: list[Effect]) -> None:
-        """Answer everybody whose answer nothing can take back."""
+        """Reply to all calls whose results can no longer be undone."""
         if not query.is_writing:
             effects += query.replies
             query.replies = []
@@ -250,5 +250,5 @@ def _query_of(transactional_id: str) -> str | None:
     try:
         attempt = read_attempt(transactional_id)
     except InvalidRequest:
-        return None  # Another version knew it; it ends like any other.
+        return None  # Written by another version; it ends like any other.
     return None if attempt is None else attempt.query_id

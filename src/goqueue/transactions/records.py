@@ -1,8 +1,8 @@
-"""The records of `__transaction_state`: what a coordinator can be rebuilt from.
+"""The records of `__transaction_state`, from which a coordinator is rebuilt.
 
-One record per transactional id holds all that is known of its newest transaction, and one per
-query all that is known of its newest epoch. The topic is compacted: the last value of a key is the
-state, a missing value forgets the id.
+One record per transactional id has the state of its newest transaction, and one per query that of
+its newest epoch. The topic is compacted: the last value of a key is the state, a missing value
+deletes the id.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions.views import TransactionState
 
-KEY_VERSION = 1_001  # no Kafka version uses it, so tools that know Kafka's records pass over these
+KEY_VERSION = 1_001  # no Kafka version uses it, so tools for Kafka's records skip these
 QUERY_KEY_VERSION = 1_002
 VALUE_VERSION = 1
 QUERY_VALUE_VERSION = 1
@@ -28,10 +28,10 @@ NO_QUERY_EPOCH = -1
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a transaction stands.
+    """The state of a transaction.
 
-    A producer's call may change what it is. When the answer is lost, the producer repeats the call
-    as what it was before, which is `last_producer_id` and `last_epoch`.
+    A producer's call may change its identity. If the reply is lost, the producer repeats the call
+    under its earlier identity, which is `last_producer_id` and `last_epoch`.
     """
 
     state: TransactionState
@@ -55,24 +55,24 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def next_identity(self) -> ProducerIdentity:
-        """What the producer is once this transaction is complete."""
+        """The producer's identity once this transaction is complete."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdentity(self.next_producer_id, 0)
         return self.identity
 
     @property
     def is_open(self) -> bool:
-        """Something is written, and its outcome is not decided."""
+        """Whether it has writes and no decided outcome."""
         return self.state in (TransactionState.ONGOING, TransactionState.PREPARED)
 
     @property
     def is_preparing(self) -> bool:
-        """It is decided, and the participants are being told."""
+        """Whether it is decided, and markers are being written to the participants."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_committing(self) -> bool:
-        """It is decided to be committed, or was."""
+        """Whether its decided outcome is a commit."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     @property
@@ -100,7 +100,7 @@ class Decided(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueryStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a query stands. This one record decides all transactions of its newest epoch."""
+    """The state of a query. This one record decides all transactions of its newest epoch."""
 
     run: int
     run_name: str = ""
@@ -112,7 +112,7 @@ class QueryStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def nest(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions by topic, sorted and each once."""
+    """Partitions by topic, sorted and without duplicates."""
     nested: dict[str, list[int]] = {}
     for one in sorted(set(partitions)):
         nested.setdefault(one.topic, []).append(one.partition)
@@ -129,7 +129,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> str | None:
-    """`None` for the keys of other versions, which belong to somebody else."""
+    """Decode a key; `None` for keys of other versions, which this broker did not write."""
     return _decode_key(KEY_VERSION, key)
 
 
@@ -138,7 +138,7 @@ def encode_query_key(query_id: str) -> bytes:
 
 
 def decode_query_key(key: bytes) -> str | None:
-    """`None` for the keys of other versions, which belong to somebody else."""
+    """Decode a key; `None` for keys of other versions, which this broker did not write."""
     return _decode_key(QUERY_KEY_VERSION, key)
 
 
@@ -165,7 +165,7 @@ def encode_standing(standing: Standing) -> bytes:
 
 
 def decode_standing(value: bytes) -> Standing | None:
-    """`None` for what another version wrote."""
+    """Decode a value; `None` for one of another version."""
     if not value or value[0] != VALUE_VERSION:
         return None
     try:
@@ -179,7 +179,7 @@ def encode_query(standing: QueryStanding) -> bytes:
 
 
 def decode_query(value: bytes) -> QueryStanding | None:
-    """`None` for what another version wrote."""
+    """Decode a value; `None` for one of another version."""
     if not value or value[0] != QUERY_VALUE_VERSION:
         return None
     try:

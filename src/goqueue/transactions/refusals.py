@@ -1,4 +1,4 @@
-"""Refusals, in the words that callers read."""
+"""Refusals, with the texts that callers see."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def concurrent(transactional_id: str) -> ConcurrentTransactions:
 
 def fenced(transactional_id: str, identity: ProducerIdentity) -> FencedProducer:
     return FencedProducer(
-        f"Epoch {identity.epoch} of producer {identity.producer_id} is over: its transaction timed "
-        f"out, or another producer has taken over the transactional id {transactional_id!r}."
+        f"Epoch {identity.epoch} of producer {identity.producer_id} is fenced: its transaction "
+        f"timed out, or another producer has taken over the transactional id {transactional_id!r}."
     )
 
 
@@ -35,7 +35,7 @@ def unmapped(transactional_id: str, producer_id: int) -> InvalidProducerIdMappin
 
 def unknown(transactional_id: str) -> UnknownTransaction:
     return UnknownTransaction(
-        f"No transaction is known for the transactional id {transactional_id[:260]!r}."
+        f"There is no transaction of the transactional id {transactional_id[:260]!r}."
     )
 
 
@@ -53,7 +53,7 @@ def unprepared(transactional_id: str, why: str) -> InvalidTransactionState:
 
 
 def unknown_query(query_id: str) -> UnknownTransaction:
-    return UnknownTransaction(f"No query {query_id[:260]!r} is known here; open it first.")
+    return UnknownTransaction(f"There is no query {query_id[:260]!r}; open it first.")
 
 
 def fenced_run(query_id: str, run: str, newest: int) -> FencedProducer:

@@ -1,4 +1,4 @@
-"""The transactions of one coordinator: how they load, settle their writes, wait and disappear."""
+"""The transactions of one coordinator: loading, completing writes, timers and deletion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from goqueue.transactions.views import TransactionState
 
 @dataclass(slots=True)
 class _Write:
-    """A record on its way to the log, and the answers that wait for it."""
+    """A record on its way to the log, and the replies that wait for it."""
 
     transaction: Transaction
     standing: Standing | None
@@ -36,7 +36,7 @@ class TransactionRegistry:
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
         self._transactions: dict[str, Transaction] = {}
-        self._producers: dict[int, Transaction] = {}  # by the producer id of what is durable
+        self._producers: dict[int, Transaction] = {}  # by the producer id in `durable`
         self._deadlines = Deadlines()
         self._writes: dict[int, _Write] = {}
         self._last_write_id = NO_WRITE
@@ -52,7 +52,7 @@ class TransactionRegistry:
     # Loading and resigning
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take in one record of the log, oldest first. Keys of other kinds are passed over."""
+        """Replay one record of the log, oldest first. Keys of other kinds are skipped."""
         transactional_id = decode_key(key)
         if transactional_id is None:
             return
@@ -63,14 +63,14 @@ class TransactionRegistry:
         self._forget_if_void(transaction)
 
     def loaded(self, now_ms: int) -> list[Effect]:
-        """The log is read: what was decided is carried out, what is open may go on or time out."""
+        """Start after the replay: carry out decisions; open transactions continue or time out."""
         self._is_loaded = True
         for transaction in self._transactions.values():
             self._touch(transaction)
         return self._finish(now_ms)
 
     def resign(self, error: GoQueueError) -> list[Effect]:
-        """Somebody else coordinates now: answer everybody who waits, and do nothing more."""
+        """Stop, because another node coordinates now; complete all waiting calls with `error`."""
         self._is_loaded = False
         tokens = [reply.token for write in self._writes.values() for reply in write.replies]
         for transaction in self._transactions.values():
@@ -83,10 +83,10 @@ class TransactionRegistry:
         self._touched.clear()
         return [Reply(token, error) for token in tokens]
 
-    # Settling writes and markers
+    # Completing writes and markers
 
     def persisted(self, write_id: int, now_ms: int) -> list[Effect]:
-        """The record of this write is durable."""
+        """Complete a write whose record is durable."""
         write = self._writes.pop(write_id, None)
         if write is None:
             return []
@@ -97,7 +97,7 @@ class TransactionRegistry:
         return [*write.replies, *self._finish(now_ms)]
 
     def persist_failed(self, write_id: int, error: GoQueueError, now_ms: int) -> list[Effect]:
-        """The record of this write is not in the log: go back to what is, and rest a little."""
+        """Fail a write whose record is not in the log: go back to what is, and pause a little."""
         write = self._writes.pop(write_id, None)
         if write is None:
             return []
@@ -120,7 +120,7 @@ class TransactionRegistry:
         partition: TopicPartition,
         now_ms: int,
     ) -> list[Effect]:
-        """A participant has taken its marker, as durable as promised, or is no more."""
+        """Note that a participant has durably accepted its marker, or no longer exists."""
         transaction = self._transactions.get(transactional_id)
         if transaction is None or transaction.durable is None:
             return []
@@ -130,10 +130,10 @@ class TransactionRegistry:
         return self._finish(now_ms)
 
     def _settle(self, transaction: Transaction, standing: Standing | None) -> None:
-        """The log now holds this."""
+        """Apply a state that is now in the log."""
         before, transaction.durable = transaction.durable, standing
         if standing is not None and standing is before:
-            return  # It was only written again: who has taken a marker has taken it.
+            return  # It was only rewritten: accepted markers stay accepted.
         if before is not None and self._producers.get(before.producer_id) is transaction:
             del self._producers[before.producer_id]
         if standing is not None:
@@ -145,7 +145,7 @@ class TransactionRegistry:
     # Time
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` has something to do. Ask again after every other call."""
+        """When `tick` has something to do. Get it again after every other call."""
         return self._deadlines.next_ms() if self._is_loaded else None
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -167,7 +167,7 @@ class TransactionRegistry:
         return deadline_ms is not None and deadline_ms <= now_ms
 
     def _end_ms(self, transaction: Transaction, standing: Standing) -> int | None:
-        """When an open transaction is aborted, or an unused id forgotten."""
+        """When an open transaction is aborted, or an unused id expires."""
         if standing.is_preparing:
             return None
         if standing.state is TransactionState.ONGOING:
@@ -186,7 +186,7 @@ class TransactionRegistry:
             if end_ms is not None:
                 deadlines.append(end_ms)
             elif transaction.durable is standing and not transaction.unmarked:
-                # All are marked, and the log would not take that.
+                # All are marked, but that could not be written to the log.
                 deadlines.append(transaction.rest_until_ms)
         return min(deadlines, default=None)
 
@@ -199,11 +199,11 @@ class TransactionRegistry:
     # Serving
 
     def _touch(self, transaction: Transaction) -> None:
-        """Remember that the transaction has something to say."""
+        """Mark the transaction as having changes or replies to flush."""
         self._touched[transaction] = None
 
     def _finish(self, now_ms: int) -> list[Effect]:
-        """The effects of everything that the touched transactions have to say."""
+        """The effects of all touched transactions."""
         effects: list[Effect] = []
         while self._touched and self._is_loaded:
             transaction = next(iter(self._touched))
@@ -215,7 +215,7 @@ class TransactionRegistry:
         return effects
 
     def _go_on(self, transaction: Transaction, effects: list[Effect], now_ms: int) -> None:
-        """Carry a decision on: ask for markers, and when all are there, call it complete."""
+        """Carry out a decision: request markers, and when all are written, complete it."""
         standing = transaction.current
         is_decided = standing is not None and standing.is_preparing
         if standing is None or not is_decided or transaction.durable is not standing:
@@ -232,7 +232,7 @@ class TransactionRegistry:
                 )
             )
         if not transaction.unmarked and transaction.rest_until_ms <= now_ms:
-            # A query has new names for each epoch, and asks no more for those that are done with.
+            # A query uses new names for each epoch, and never queries completed ones.
             is_kept = transaction.query_id is None
             transaction.stage(steps.completed(standing, now_ms) if is_kept else None)
             effects += [Reply(one, standing.next_identity) for one in transaction.finishing]
@@ -275,11 +275,11 @@ class TransactionRegistry:
         return transaction
 
     def check_ready(self) -> None:
-        """Raise while not all is known here that is in the log."""
+        """Raise while the log has not been replayed completely."""
         if not self._is_loaded:
-            raise CoordinatorLoading("The coordinator is reading its log; retry.")
+            raise CoordinatorLoading("The coordinator is loading its log; retry.")
 
     def _check_ready(self, transactional_id: str) -> None:
         self.check_ready()
         if not 0 < len(transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
-            raise InvalidRequest(f"{transactional_id[:100]!r} cannot be a transactional id.")
+            raise InvalidRequest(f"{transactional_id[:100]!r} is not a valid transactional id.")

@@ -1,6 +1,6 @@
-"""The steps of a transaction: how it stands after each of them.
+"""The steps of a transaction: its state after each of them.
 
-Who may ask for a step, and when, is the coordinator's to say.
+Who may request a step, and when, is decided by the coordinator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from goqueue.transactions.views import TransactionState
 
 
 def first(call: Initialise, now_ms: int) -> Standing:
-    """A transactional id that nobody has used, or not for long."""
+    """The state of a transactional id that is new, or was forgotten."""
     return Standing(
         state=TransactionState.EMPTY,
         producer_id=call.new_producer_id,
@@ -36,7 +36,7 @@ def first(call: Initialise, now_ms: int) -> Standing:
 def taken_over(standing: Standing, call: Initialise, now_ms: int) -> Standing:
     """The next epoch, or the first one of a new producer id when epochs have run out.
 
-    A producer that names itself may repeat the call; of others nobody knows who they were.
+    A producer that gives its identity may repeat the call; others cannot be recognised.
     """
     is_last = standing.epoch >= EPOCH_LAST
     return replace(
@@ -51,7 +51,7 @@ def taken_over(standing: Standing, call: Initialise, now_ms: int) -> Standing:
 
 
 def joined(standing: Standing, partitions: Iterable[TopicPartition], now_ms: int) -> Standing:
-    """Partitions take part; the first of them begin the transaction."""
+    """Add participants; the first of them begin the transaction."""
     is_begun = standing.state is TransactionState.ONGOING
     before = standing.partitions if is_begun else ()
     return replace(
@@ -64,7 +64,7 @@ def joined(standing: Standing, partitions: Iterable[TopicPartition], now_ms: int
 
 
 def prepared(standing: Standing, timeout_ms: int, now_ms: int) -> Standing:
-    """All is written. It waits for the commit of its epoch, for a time of its own."""
+    """It is fully written, and waits for the commit of its epoch, with its own timeout."""
     return replace(
         _remembering(standing, is_repeatable=False),
         state=TransactionState.PREPARED,
@@ -74,7 +74,7 @@ def prepared(standing: Standing, timeout_ms: int, now_ms: int) -> Standing:
 
 
 def committed_with_epoch(standing: Standing, now_ms: int) -> Standing:
-    """The record of its epoch commits it. The next epoch of the producer turns this one away."""
+    """The record of its epoch commits it. The producer's next epoch fences this one."""
     return replace(
         _remembering(standing, is_repeatable=False),
         state=TransactionState.PREPARE_COMMIT,
@@ -98,9 +98,9 @@ def decided(standing: Standing, call: End, now_ms: int) -> Standing:
 
 
 def fenced_off(standing: Standing, now_ms: int, *, is_own_wish: bool = False) -> Standing:
-    """The transaction is aborted over its producer's head, whose epoch is over.
+    """The transaction is aborted without its producer, whose epoch is fenced.
 
-    When the producer itself starts anew, it may ask again with the epoch that it knows.
+    If the producer itself restarts, it may repeat the call with its current epoch.
     """
     return replace(
         _remembering(standing, is_repeatable=is_own_wish),
@@ -111,7 +111,7 @@ def fenced_off(standing: Standing, now_ms: int, *, is_own_wish: bool = False) ->
 
 
 def completed(standing: Standing, now_ms: int) -> Standing:
-    """All participants know the outcome."""
+    """All participants have the outcome."""
     identity = standing.next_identity
     return replace(
         standing,
@@ -129,7 +129,9 @@ def completed(standing: Standing, now_ms: int) -> Standing:
 
 
 def _remembering(standing: Standing, *, is_repeatable: bool) -> Standing:
-    """Remember, or forget, who asks for the step: its answer may be lost, and it asked again."""
+    """Store, or clear, the caller's identity, so that it can repeat the step if the reply is
+    lost.
+    """
     return replace(
         standing,
         last_producer_id=standing.producer_id if is_repeatable else NO_PRODUCER_ID,

@@ -1,4 +1,4 @@
-"""One transactional id: how its transaction stands, in the log and in memory, and who waits."""
+"""One transactional id: the state of its transaction, in the log and in memory, and its calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_WRITE = 0
 
 @dataclass(slots=True)
 class Parked:
-    """A call that waits for the last transaction to be completed."""
+    """A call that waits until the last transaction is completed."""
 
     token: Token
     until_ms: int
@@ -23,7 +23,7 @@ class Parked:
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Changes are made to `current` at once. Whoever asked is answered when `durable` has them.
+    """Changes are made to `current` at once; callers get replies when `durable` has them.
 
     Nothing outside may rely on `current`: a crash, or a log that refuses, goes back to `durable`.
     """
@@ -32,11 +32,11 @@ class Transaction:
     query_id: str | None = None  # the query whose epoch it is a part of
     durable: Standing | None = None
     current: Standing | None = None
-    is_staged: bool = False  # `current` is to be written, after the write that is under way
+    is_staged: bool = False  # `current` is to be written, after the write in flight
     write_id: int = NO_WRITE
     replies: list[Reply] = field(default_factory=list)  # wait for the next write
-    unmarked: set[TopicPartition] = field(default_factory=set)  # have not taken their marker yet
-    has_asked: bool = False  # for the markers of the decision in `durable`
+    unmarked: set[TopicPartition] = field(default_factory=set)  # have not accepted their marker yet
+    has_asked: bool = False  # the markers of the decision in `durable` have been requested
     finishing: list[Token] = field(default_factory=list)  # wait until all are marked
     parked: list[Parked] = field(default_factory=list)
     rest_until_ms: int = 0  # after a write that failed
@@ -46,9 +46,10 @@ class Transaction:
         self.is_staged = True
 
     def stage_again(self) -> None:
-        """Have the answers wait although nothing changes, until it is certain that they are true.
+        """Write the state again, so that replies wait until it is certain that they are still true.
 
-        Somebody else may coordinate already and have gone on. Whoever was deposed cannot write.
+        Another node may coordinate already and have changed the state. A deposed coordinator cannot
+        write.
         """
         self.is_staged = True
 

@@ -1,4 +1,4 @@
-"""What transactions look like from outside."""
+"""Transactions as callers see them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from goqueue.model.names import ProducerIdentity, TopicPartition
 class TransactionState(StrEnum):
     EMPTY = "Empty"  # initialised; nothing written yet
     ONGOING = "Ongoing"
-    PREPARED = "Prepared"  # written whole; waits for the commit of its epoch
-    PREPARE_COMMIT = "PrepareCommit"  # decided; the participants are being told
+    PREPARED = "Prepared"  # fully written; waits for the commit of its epoch
+    PREPARE_COMMIT = "PrepareCommit"  # decided; markers are being written
     PREPARE_ABORT = "PrepareAbort"
     COMPLETE_COMMIT = "CompleteCommit"
     COMPLETE_ABORT = "CompleteAbort"
@@ -27,7 +27,7 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     state: TransactionState
     identity: ProducerIdentity
     timeout_ms: int
-    started_ms: int  # of the open transaction or of the last one; -1 when there was none
+    started_ms: int  # of the open transaction or of the last one; -1 if there was none
     updated_ms: int
     partitions: tuple[TopicPartition, ...]  # the participants, sorted
 
@@ -38,13 +38,13 @@ class QueryView(msgspec.Struct, frozen=True, kw_only=True):
     query_id: str
     run: int
     run_name: str
-    epoch: int  # the newest that is committed; -1 when there is none
+    epoch: int  # the newest that is committed; -1 if there is none
     is_closed: bool
     updated_ms: int
 
 
 class EpochOutcome(msgspec.Struct, frozen=True):
-    """The answer to the commit of an epoch."""
+    """The response to the commit of an epoch."""
 
     epoch: int  # the newest that is committed
-    is_repeated: bool  # it had been committed before, by other transactions: these are aborted
+    is_repeated: bool  # already committed by other transactions: these are aborted

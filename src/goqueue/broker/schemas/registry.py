@@ -155,8 +155,8 @@ class Schemas:
             source = self._loaded().source(content)
             return (await self._think(lambda: protobuf_serialized(source.read()))).decode()
         raise InvalidSchema(
-            f"The form {form[:100]!r} of {content.kind} schemas is not supported; leave out "
-            "format, or request serialized for a Protobuf schema."
+            f"The form {form[:100]!r} of {content.kind} schemas is not supported; omit format, "
+            "or request serialized for a Protobuf schema."
         )
 
     # Changes

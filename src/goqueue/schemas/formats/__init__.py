@@ -1,10 +1,9 @@
-"""Avro, JSON Schema and Protobuf: what a schema says, what may change in it, what obeys it.
+"""Avro, JSON Schema and Protobuf: parsing, compatibility and validation.
 
-Everything here is a pure function of texts and bytes. Subjects, versions and ids are the registry's
-business. The libraries that know the languages are large, and most brokers never see a schema of
-each kind, so a language's module is imported when its first schema arrives and not before: an idle
-broker pays nothing for them. Nothing here reaches for the network; a reference is either handed in
-or it is an error.
+Everything here is a pure function of texts and bytes. Subjects, versions and ids belong to the
+registry. The libraries for the languages are large, and most brokers never get a schema of each
+kind, so a language's module is imported only with its first schema: an idle broker pays nothing for
+them. Nothing here accesses the network; a reference is either passed in or an error.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ __all__ = [
 
 
 def parse(kind: SchemaKind, text: str, references: Sequence[ResolvedReference] = ()) -> Schema:
-    """Read a schema, or raise `InvalidSchema` with a sentence that says what is wrong with it."""
+    """Parse a schema, or raise `InvalidSchema` with the reason."""
     match kind:
         case SchemaKind.AVRO:
             from goqueue.schemas.formats import avro
@@ -62,9 +61,9 @@ def parse(kind: SchemaKind, text: str, references: Sequence[ResolvedReference] =
 
 
 def incompatibilities(*, reader: Schema, writer: Schema) -> list[str]:
-    """Why data of `writer` may be unreadable for `reader`: one text per rule broken, with its path.
+    """Why data of `writer` may be unreadable for `reader`: one text per broken rule, with its path.
 
-    An empty list says that every record written with `writer` can be read with `reader`.
+    An empty list means that every record written with `writer` can be read with `reader`.
     """
     if reader.kind is not writer.kind:
         return [f"KIND_CHANGED: {writer.kind} data cannot be read with a schema of {reader.kind}"]
@@ -72,18 +71,18 @@ def incompatibilities(*, reader: Schema, writer: Schema) -> list[str]:
 
 
 def validator(schema: Schema) -> Validate:
-    """A function that raises `SchemaViolation` for a payload that does not obey the schema.
+    """A function that raises `SchemaViolation` for a payload that does not conform to the schema.
 
-    The payload comes without framing. Making the function costs far more than calling it; keep it.
+    The payload has no framing. Creating the function costs far more than calling it; cache it.
     For Protobuf it checks the first message of the file; see `protobuf_validator`.
     """
     return cast(_Parsed, schema).validator()
 
 
 def protobuf_validator(schema: Schema, message_indexes: Sequence[int]) -> Validate:
-    """Like `validator`, for the message that the indexes lead to, outermost first.
+    """Like `validator`, for the message that the indexes select, outermost first.
 
-    Raises `SchemaViolation` itself when they lead to no message.
+    Raise `SchemaViolation` if they select none.
     """
     return cast("ProtobufSchema", schema).validator(message_indexes)
 
@@ -92,18 +91,18 @@ def record_name(schema: Schema, message_indexes: Sequence[int] = (0,)) -> str:
     """The full name that record strategies use as a subject.
 
     Avro: the full name of the type. JSON Schema: the title, or nothing. Protobuf: the full name of
-    the message that the indexes lead to.
+    the message that the indexes select.
     """
     return cast(_Parsed, schema).record_name(message_indexes)
 
 
 def protobuf_serialized(schema: Schema) -> bytes:
-    """The schema as base64 of its serialized file descriptor, which some clients ask for."""
+    """The schema as base64 of its serialized file descriptor, which some clients request."""
     return cast("ProtobufSchema", schema).serialized()
 
 
 class _Parsed(Schema, Protocol):
-    """What every language's schema can do besides; callers use the functions above."""
+    """The further methods of every language's schema; callers use the functions above."""
 
     def incompatibilities(self, writer: Any) -> list[str]: ...
 

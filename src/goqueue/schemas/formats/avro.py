@@ -31,7 +31,7 @@ class AvroSchema:
 
 
 def parse(text: str, references: Sequence[ResolvedReference]) -> AvroSchema:
-    """Read a schema; the names defined in the texts of `references` may be used in it."""
+    """Parse a schema; it may use the names defined in the texts of `references`."""
     reader = AvroReader()
     for reference in in_order(references):
         if reference.name not in reader.names:  # it may be defined inside an earlier one
@@ -50,6 +50,6 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> AvroSchema:
 
 
 def _document(text: str) -> object:
-    # Clients in several languages register a primitive type as a bare word.
+    # Clients in several languages register a primitive type as an unquoted word.
     bare = text.strip()
     return bare if bare.isidentifier() and bare != "null" else json_text.read(text)

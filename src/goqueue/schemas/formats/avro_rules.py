@@ -1,7 +1,7 @@
 """Schema resolution of the Avro specification: which data of a writer a reader can read.
 
-The verdicts are those of Java's `SchemaCompatibility`, and the tests compare them with the checker
-of the Python library, which has no paths in its answers and recurses without a bound.
+The results are those of Java's `SchemaCompatibility`. The tests compare them with the checker of
+the Python library, which returns no paths and recurses without a bound.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _PROMOTIONS = {
 
 
 def incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
-    """One text for each rule broken, with the path in the reader's schema."""
+    """One text for each broken rule, with the path in the reader's schema."""
     return compared(lambda budget: _Comparison(budget).types(reader, writer, "$", 0))
 
 
 class _Comparison:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        # A pair that is being compared is taken as compatible: a type that contains itself adds
-        # nothing new on the second visit.
+        # A pair that is being compared is assumed compatible: a recursive type adds nothing new on
+        # the second visit.
         self._verdicts: dict[tuple[int, int], list[str]] = {}
         self._branches: dict[int, dict[str, AvroType]] = {}
 
@@ -66,14 +66,15 @@ class _Comparison:
         return found
 
     def _some_branch(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
-        # In a large union nearly every branch finds its namesake; only the others need a search.
+        # In a large union nearly every branch has one of the same name; only the others need a
+        # search.
         namesake = self._branches_of(reader).get(writer.title)
         if namesake is not None and not self.types(namesake, writer, path, depth):
             return []
         for branch in reader.branches:
             if not self.types(branch, writer, path, depth):
                 return []
-        # A branch of the same name is what was meant; say what is wrong inside it.
+        # A branch of the same name is the intended one; report what is wrong inside it.
         for branch in reader.branches:
             if writer.name and branch.kind == writer.kind and not _name_fault(branch, writer, ""):
                 return self.types(branch, writer, path, depth)

@@ -1,4 +1,4 @@
-"""Writes a graph of Avro types down again, each schema in one way only."""
+"""Writes a graph of Avro types as text, in one canonical way."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Collection, Mapping
 from goqueue.schemas.formats import json_text
 from goqueue.schemas.formats.avro_types import NO_DEFAULT, AvroField, AvroType
 
-# Words of named and nested types, which mean nothing on a primitive type.
+# Members of named and nested types, which have no meaning on a primitive type.
 _RESERVED = {"aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "values"}
 
 
 def write(root: AvroType, *, known: Collection[str], is_normal: bool) -> str:
-    """The schema without blanks and needless words; names in `known` are defined elsewhere.
+    """The schema without whitespace and redundancy; names in `known` are defined elsewhere.
 
-    What means something to somebody stays: documentation, aliases, defaults, further properties.
-    The normal form has full names throughout and further properties in the order of their names.
+    Meaningful parts stay: documentation, aliases, defaults, further properties. The normal form
+    has full names throughout, and further properties sorted by name.
     """
     return json_text.write(_Writer(set(known), is_normal=is_normal).type(root, ""))
 

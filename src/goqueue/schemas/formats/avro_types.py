@@ -1,8 +1,8 @@
-"""Reads Avro schemas into a graph of types, by the rules of the Avro specification 1.12.
+"""Parses Avro schemas into a graph of types, by the rules of the Avro specification 1.12.
 
-fastavro accepts unions with a type twice, records with a field twice and names with blanks; avro
-refuses those, but accepts defaults that are not of their field's type. The types are also needed
-in a form that can be compared and compiled within bounds, so this reading is our own.
+fastavro accepts unions with duplicate types, records with duplicate fields and names with blanks;
+avro refuses those, but accepts defaults that do not match their field's type. The types are also
+needed in a form that can be compared and compiled within bounds, hence this parser.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIXED_SIZE_MAX = 16 * 1024 * 1024
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ORDERS = ("ascending", "descending", "ignore")
-# Members that a schema object of each kind understands; all others are kept as they are.
+# Members defined for a schema object of each kind; all others are kept as they are.
 _KNOWN = {
     "record": {"type", "name", "namespace", "doc", "aliases", "fields"},
     "error": {"type", "name", "namespace", "doc", "aliases", "fields"},
@@ -34,7 +34,7 @@ _FIELD_KNOWN = {"name", "type", "doc", "default", "order", "aliases"}
 
 
 class _NoDefault:
-    """Stands for a default that is absent, because null is one."""
+    """An absent default, distinct from null."""
 
 
 NO_DEFAULT = _NoDefault()
@@ -79,18 +79,18 @@ class AvroType:
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The display name."""
         return self.name or self.kind
 
 
 class AvroReader:
-    """Reads schemas that may use each other's names."""
+    """Parses schemas that may use each other's names."""
 
     def __init__(self) -> None:
         self.names: dict[str, AvroType] = {}
 
     def read(self, document: object) -> AvroType:
-        """The type that a schema document describes."""
+        """The type described by a schema document."""
         made = self._type(document, "", "$")
         _check_depth(made)
         return made
@@ -165,7 +165,7 @@ class AvroReader:
             properties=rest,
             is_error=kind == "error",
         )
-        self.names[name] = made  # before its members, which may mention it
+        self.names[name] = made  # before its members, which may refer to it
         if kind == "enum":
             _fill_enum(made, node, path)
         elif kind == "fixed":
@@ -187,7 +187,7 @@ class AvroReader:
                 raise _invalid(path, f"the record has two fields called {made.name!r}")
             seen.add(made.name)
             record.fields.append(made)
-        # Only now are all names known that a default may need.
+        # Only now are all names defined that a default may need.
         for made in record.fields:
             if made.default is not NO_DEFAULT:
                 reason = _default_fault(made.type, made.default)
@@ -260,7 +260,7 @@ def _fill_fixed(fixed: AvroType, node: Mapping[str, object], path: str) -> None:
 
 
 def _default_fault(expected: AvroType, value: object) -> str:
-    """Why `value` is no default of that type, or nothing."""
+    """Why `value` is not a valid default of that type; empty if it is."""
     kind = expected.kind
     if kind == "union":
         if any(not _default_fault(branch, value) for branch in expected.branches):
@@ -304,7 +304,7 @@ def _is_plain_default(expected: AvroType, value: object) -> bool:
             return value in expected.symbols
         case "string":
             return isinstance(value, str)
-        case _:  # Bytes and fixed are written as the characters of their codes.
+        case _:  # Bytes and fixed are written as characters of the same code.
             return isinstance(value, str) and all(ord(letter) < 256 for letter in value)
 
 

@@ -1,8 +1,8 @@
-"""Checks that bytes are one Avro value of a type, and says which field is wrong if they are not.
+"""Checks that bytes are one Avro value of a type, and reports which field is invalid.
 
-Each type becomes a small function that walks over its bytes without making values of them. The C
-reader of fastavro is no faster for records of everyday size, accepts union branches that do not
-exist, and ends the process on a list that is nested deep enough; what a producer sends must not.
+Each type becomes a small function that walks over its bytes without creating values. The C reader
+of fastavro is no faster for records of usual size, accepts union branches that do not exist, and
+crashes the process on a deeply nested list; a producer must not be able to do that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Walk = Callable[[bytes, int, int], int]  # data, position, depth; returns the p
 
 
 class _Fault(Exception):
-    """What is wrong; each level that it passes adds its step to the path."""
+    """What is wrong; each level that it propagates through adds its step to the path."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -111,7 +111,7 @@ def _map_item(value: _Walk) -> _Walk:
 
 def _block_walk(item: _Walk, item_type: AvroType | None) -> _Walk:
     """Arrays and maps: blocks of items, each after its count, until a count of zero."""
-    # Items without bytes are all alike, so that no count of them needs a loop.
+    # Items without bytes are all alike, so their count needs no loop.
     is_empty = item_type is not None and _is_without_bytes(item_type, set())
 
     def walk(data: bytes, at: int, depth: int) -> int:
@@ -121,7 +121,7 @@ def _block_walk(item: _Walk, item_type: AvroType | None) -> _Walk:
             if count == 0:
                 return at
             end = -1
-            if count < 0:  # then the size of the block follows, for those who want to skip it
+            if count < 0:  # then the size of the block follows, for readers that skip it
                 count = -count
                 size, at = _number(data, at)
                 end = at + size

@@ -1,4 +1,4 @@
-"""A bound on how much work two schemas of a client may cause, and on how much is told about it."""
+"""A bound on the work that comparing two schemas of a client may cause, and on its output."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from goqueue.schemas.formats.interface import MESSAGES_MAX
 
-# Types compared with each other. Honest schemas need some hundred steps; two schemas made for the
-# purpose need as many as the product of their sizes, or more.
+# Types compared with each other. Ordinary schemas need some hundred steps; malicious ones can need
+# the product of their sizes, or more.
 STEPS_MAX = 100_000
-DEPTH_MAX = 150  # types inside types, through references; far above what people write
+DEPTH_MAX = 150  # types inside types, through references; far more than in practice
 
 
 class _Exhausted(Exception):
-    """The comparison was given up."""
+    """The comparison was abandoned."""
 
 
 class Budget:
@@ -25,16 +25,16 @@ class Budget:
         self._left = steps
 
     def spend(self, depth: int) -> None:
-        """Take one step at that depth, or give up the comparison."""
+        """Take one step at that depth, or abandon the comparison."""
         self._left -= 1
         if self._left < 0 or depth > DEPTH_MAX:
             raise _Exhausted
 
 
 def compared(compare: Callable[[Budget], list[str]]) -> list[str]:
-    """What `compare` finds, without repetitions and cut to a bound; or that it had to give up.
+    """What `compare` finds, without duplicates and up to a bound; or that it was abandoned.
 
-    A comparison that is given up counts as incompatible: what nobody checked is not promised.
+    An abandoned comparison counts as incompatible: what was not checked is not guaranteed.
     """
     try:
         found = list(dict.fromkeys(compare(Budget())))

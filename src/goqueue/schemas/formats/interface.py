@@ -1,4 +1,4 @@
-"""The nouns that the three schema languages share, and the bounds on what a client may send."""
+"""The types that the three schema languages share, and the bounds on what a client may send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 SCHEMA_BYTES_MAX = 1024 * 1024  # of a text, and of all texts together that it refers to
 SCHEMA_DEPTH_MAX = 100  # nesting of objects and arrays; a record in a record takes three levels
 SCHEMA_REFERENCES_MAX = 1000  # schemas that one schema refers to, directly or through others
-MESSAGES_MAX = 100  # incompatibilities listed; whoever breaks more knows enough by then
+MESSAGES_MAX = 100  # incompatibilities listed; more would not help the caller
 
 
 class SchemaKind(StrEnum):
@@ -22,7 +22,7 @@ class SchemaKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How a schema names another one: `name` is used in its text, the rest says which it is."""
+    """A reference of a schema to another: `name` is used in its text, the rest identifies it."""
 
     name: str
     subject: str
@@ -31,7 +31,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedReference:
-    """A reference together with the text it stands for, and what that text refers to itself."""
+    """A reference with the text it stands for, and that text's own references."""
 
     name: str
     text: str
@@ -39,24 +39,24 @@ class ResolvedReference:
 
 
 class Schema(Protocol):
-    """A schema that was read and found valid."""
+    """A parsed and valid schema."""
 
     @property
     def kind(self) -> SchemaKind: ...
 
     @property
     def text(self) -> str:
-        """As it was registered."""
+        """The text as registered."""
         ...
 
     @property
     def canonical(self) -> str:
-        """Two schemas are the same if these are: the text without what means nothing."""
+        """The text without what has no meaning: equal for equivalent schemas."""
         ...
 
     @property
     def normalized(self) -> str:
-        """Like `canonical`, and without the order of what has none."""
+        """Like `canonical`, with everything sorted whose order has no meaning."""
         ...
 
 
@@ -64,7 +64,7 @@ Validate = Callable[[bytes | memoryview], None]
 
 
 class SchemaViolation(Exception):
-    """A payload that does not obey its schema: where, as a path, and why."""
+    """A payload that does not conform to its schema: where, as a path, and why."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path

@@ -1,9 +1,9 @@
-"""How much work a JSON Schema can make of a payload, found before the first payload comes.
+"""Bounds the work that a JSON Schema can cause per payload, before the first payload.
 
 Validators of JSON Schema try every branch of `anyOf` and follow every `$ref`. A few lines can
 double the work with each branch, or with each level of the payload, and no validator can be
 interrupted. Schemas that grow by branches are refused; for those that grow by levels the depth of
-payloads is bounded, so that neither can stop a broker.
+payloads is bounded, so that neither can block a broker.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats.budget import DEPTH_MAX
 from goqueue.schemas.formats.json_places import Node, Places
 
-EVALUATIONS_MAX = 200_000  # of schemas, for one value and not counting what is inside it
-PATHS_MAX = 100_000_000  # ways through a recursive schema from the root of a payload to a leaf
+EVALUATIONS_MAX = 200_000  # of schemas, for one value without what is inside it
+PATHS_MAX = 100_000_000  # through a recursive schema, from the root of a payload to a leaf
 
 # Keywords whose schemas are applied to the same value, and those applied to what is inside it.
 _SAME_ONE = ("not", "if", "then", "else")
@@ -36,7 +36,7 @@ _INSIDE_NAMED = ("properties", "patternProperties")
 
 
 def payload_depth(document: Node, places: Places, *, limit: int) -> int:
-    """How deep a payload may be; raises `InvalidSchema` for what costs too much at any depth."""
+    """The allowed depth of a payload; raise `InvalidSchema` if any depth costs too much."""
     nodes = list(_reachable(document, places))
     edges = {id(node): [id(other) for other in _next(node, places)] for node in nodes}
     cyclic = _inner_part(edges)
@@ -58,7 +58,7 @@ class _Costs:
         self._active: set[int] = set()
 
     def of(self, node: Node, depth: int = 0) -> int:
-        """Schemas evaluated for one value, counting each way to each of them."""
+        """Schemas evaluated for one value, counting each path to each of them."""
         if not isinstance(node, dict):
             return 1
         if id(node) in self._known:
@@ -79,11 +79,11 @@ class _Costs:
         return cost
 
     def ways_inside(self, node: Node) -> int:
-        """How often the same inner value is checked when the outer one is checked once."""
+        """How often an inner value is checked when the outer one is checked once."""
         return max(self._inner(node).values(), default=1)
 
     def _inner(self, node: Node) -> dict[str, int]:
-        """For each member of a value, how many schemas that contain themselves apply to it."""
+        """For each member of a value, how many recursive schemas apply to it."""
         if not isinstance(node, dict):
             return {}
         if id(node) not in self._ways:
@@ -99,8 +99,8 @@ class _Costs:
 
 
 def _inner_part(edges: dict[int, list[int]]) -> set[int]:
-    """The schemas on cycles and between them: what is left when loose ends are cut off, again and
-    again, first of one kind and then of the other."""
+    """The schemas on cycles and between them: what is left when nodes without incoming or without
+    outgoing edges are removed repeatedly."""
     backward: dict[int, list[int]] = {node: [] for node in edges}
     for source, targets in edges.items():
         for target in targets:

@@ -1,4 +1,4 @@
-"""Which draft of JSON Schema a document follows, and which keywords that draft knows."""
+"""The draft of JSON Schema that a document follows, and the keywords of that draft."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Draft(IntEnum):
     DRAFT_2020_12 = 2020
 
 
-# A document that names no draft, or one that nobody knows, is read as this one, as Confluent's
-# registry does: its clients write schemas for it.
+# The draft of a document that gives none, or an unknown one, as in Confluent's registry: its
+# clients write schemas for it.
 DRAFT_DEFAULT = Draft.DRAFT_7
 
 _DRAFTS = {
@@ -43,12 +43,12 @@ _SINCE = {
     "unevaluatedProperties": Draft.DRAFT_2019_09,
     "prefixItems": Draft.DRAFT_2020_12,
 }
-# `dependencies` is gone from 2019-09 on, but the validator still obeys it, so it still counts.
+# `dependencies` was removed in 2019-09, but the validator still applies it, so it still counts.
 _UNTIL = {"additionalItems": Draft.DRAFT_2019_09}
 
 
 def draft_of(document: Node) -> Draft:
-    """Return the draft that the `$schema` of a document names."""
+    """The draft that the `$schema` of a document gives."""
     named = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(named, str):
         return DRAFT_DEFAULT
@@ -57,7 +57,7 @@ def draft_of(document: Node) -> Draft:
 
 
 def known_keywords(schema: dict[str, object], draft: Draft) -> dict[str, object]:
-    """Return the schema without the keywords that mean nothing in its draft."""
+    """The schema without the keywords that have no meaning in its draft."""
     if not any(_is_unknown(word, draft) for word in schema):
         return schema
     return {word: value for word, value in schema.items() if not _is_unknown(word, draft)}

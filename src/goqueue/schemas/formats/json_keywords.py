@@ -12,8 +12,7 @@ from goqueue.schemas.formats.json_places import Node
 
 _ALL_TYPES = frozenset({"null", "boolean", "object", "array", "number", "string", "integer"})
 
-# Which keywords say something about which type: the type is known by its keywords when a schema
-# does not name it.
+# The keywords that constrain each type: they imply the type if a schema does not give it.
 _UPPER = {
     "maxLength": "MAX_LENGTH",
     "maximum": "MAXIMUM",
@@ -30,11 +29,11 @@ _LOWER = {
     "minItems": "MIN_ITEMS",
     "minContains": "MIN_CONTAINS",
 }
-_NOTHING_SAID = {"minLength", "minProperties", "minItems"}  # when they are zero
+_NOTHING_SAID = {"minLength", "minProperties", "minItems"}  # no constraint if zero
 
 
 class Comparing(Protocol):
-    """What these rules need to look into inner schemas."""
+    """What these rules need to compare inner schemas."""
 
     def schemas(self, reader: Node, writer: Node, path: str, depth: int) -> list[str]: ...
 
@@ -128,7 +127,7 @@ def _rest_faults(comparing: Comparing, now: Node, before: Node, path: str, depth
 
 
 def property_schema(schema: Mapping[str, object], name: str) -> Node:
-    """What a schema says about a property that it does not list: true is open, false is closed."""
+    """The schema of a property that is not listed: true is open, false is closed."""
     patterns = schema.get("patternProperties")
     for pattern, inner in patterns.items() if isinstance(patterns, dict) else ():
         if isinstance(inner, dict | bool) and _is_match(pattern, name):
@@ -138,7 +137,7 @@ def property_schema(schema: Mapping[str, object], name: str) -> Node:
 
 
 def _is_match(pattern: str, name: str) -> bool:
-    # Linear time, whatever the pattern is; what only backtracking engines know covers nothing.
+    # Linear time for any pattern; one that needs a backtracking engine covers nothing.
     try:
         return re2.search(pattern, name) is not None
     except re2.error:
@@ -199,7 +198,7 @@ def _enum_faults(
 
 
 def _options(schema: Mapping[str, object]) -> set[str] | None:
-    """The values that `enum` or `const` allow, written down."""
+    """The values that `enum` or `const` allow, as text."""
     if "const" in schema:
         return {json_text.write(schema["const"], is_sorted=True)}
     options = schema.get("enum")
@@ -227,7 +226,7 @@ def _number(value: object) -> int | float | None:
 
 
 def _items(schema: Mapping[str, object]) -> tuple[list[Node], Node]:
-    """Schemas of the first items by position, and of all that follow, in any draft's words."""
+    """Schemas of the first items by position, and of all that follow, in any draft's syntax."""
     firsts, rest = schema.get("prefixItems"), schema.get("items", True)
     if isinstance(rest, list):
         firsts, rest = rest, schema.get("additionalItems", True)

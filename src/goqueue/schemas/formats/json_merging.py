@@ -1,4 +1,4 @@
-"""Writes `$ref` and `allOf` out, so that rules about keywords see the keywords."""
+"""Expands `$ref` and `allOf`, so that rules about keywords see the keywords."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from goqueue.schemas.formats.json_places import Node, Places
 
 _FOLLOW_MAX = 100  # references to references
-# Members that say nothing about which values are valid.
+# Members that do not constrain values.
 ANNOTATIONS = {
     "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$comment", "$defs", "definitions",
     "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
@@ -27,7 +27,7 @@ def _flattened(node: Node, places: Places, depth: int) -> Node:
     if isinstance(target, str):
         found = _target(target, node, places)
         if not node.keys() - ANNOTATIONS - {"$ref"}:
-            # The same object each time, so that a schema that contains itself is recognised.
+            # The same object each time, so that a recursive schema is recognised.
             return _flattened(found, places, depth + 1)
         parts.append(found)
     branches = node.get("allOf")
@@ -52,7 +52,7 @@ def _target(target: str, node: dict[str, object], places: Places) -> Node:
 
 
 def _merge(into: dict[str, object], given: Mapping[str, object]) -> bool:
-    """Add the keywords of `given` where they do not meet others; say whether that was possible."""
+    """Merge the keywords of `given` if none conflicts; return whether that was possible."""
     words = {key: value for key, value in given.items() if key not in ANNOTATIONS}
     for key, value in words.items():
         if key not in into or key == "required" or into[key] == value:

@@ -1,4 +1,4 @@
-"""Where a `$ref` leads: an index of the schemas inside JSON Schema documents.
+"""Resolves `$ref`: an index of the schemas inside JSON Schema documents.
 
 Every document has a base address, every `$id` changes it, and references are resolved against it.
 Nothing is ever fetched: an address is in the index, or it is an error.
@@ -11,26 +11,26 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from goqueue.model.errors import InvalidSchema
 
-# The base of documents without an absolute `$id`. By RFC 2606 no such domain will ever exist.
+# The base of documents without an absolute `$id`. RFC 2606 reserves this domain.
 BASE = "http://schema.invalid/"
 
 Node = dict[str, object] | bool
 
-# Members whose values are data or names, not schemas; a "$ref" in there means nothing.
+# Members whose values are data or names, not schemas; a "$ref" in there has no meaning.
 _NOT_SCHEMAS = {"const", "enum", "default", "examples", "required", "example"}
 
 
 class Places:
-    """The documents of one schema and of what it refers to."""
+    """The documents of one schema and of those it refers to."""
 
     def __init__(self) -> None:
         self._by_address: dict[str, object] = {}
         self._base_of: dict[int, str] = {}
         self._named: dict[str, object] = {}
-        self._documents: list[object] = []  # keeps them alive, since they are known by `id()`
+        self._documents: list[object] = []  # keeps them alive, since they are identified by `id()`
 
     def add(self, document: object, name: str = "") -> None:
-        """Index a document that others may call by `name`, or by the `$id` it gives itself."""
+        """Index a document that others refer to by `name`, or by its own `$id`."""
         base = joined(BASE, name)
         self._documents.append(document)
         self._by_address.setdefault(urldefrag(base).url, document)
@@ -41,8 +41,8 @@ class Places:
     def find(self, address: str) -> object | None:
         """The document or schema at an absolute address without a fragment.
 
-        References are listed by name, and a name in a `$ref` is relative to whatever `$id` stands
-        above it, so that the end of the address decides when nothing else does.
+        References are listed by name, and a name in a `$ref` is relative to the enclosing `$id`, so
+        as a last resort the end of the address decides.
         """
         found = self._by_address.get(address)
         if found is not None:
@@ -53,7 +53,7 @@ class Places:
         return None
 
     def resolve(self, reference: str, source: object) -> Node:
-        """What a `$ref` inside `source` points to."""
+        """The schema that a `$ref` inside `source` points to."""
         full = joined(self._base_of.get(id(source), BASE), reference)
         if (whole := self._by_address.get(full)) is not None:  # also anchors
             return _schema(whole, reference)
@@ -97,7 +97,7 @@ class Places:
 
 
 def joined(base: str, reference: str) -> str:
-    """An absolute address, or the reference itself where it is no address at all."""
+    """An absolute address, or the reference itself if it is not an address."""
     try:
         return urljoin(base, reference)
     except ValueError:

@@ -1,9 +1,8 @@
-"""Which changes of a JSON Schema keep older data readable: the rules of Confluent.
+"""Which changes of a JSON Schema keep older data readable: Confluent's rules.
 
-The reader's schema must accept whatever the writer's accepts. Objects are open, closed or partly
-open for properties that nobody described, and most rules follow from that. Where a rule would
-need to know which values two schemas have in common (patterns, conditions), a change counts as
-incompatible.
+The reader's schema must accept whatever the writer's accepts. Objects are open, closed or partially
+open for properties that are not listed, and most rules follow from that. If a rule would need the
+intersection of two schemas (patterns, conditions), a change counts as incompatible.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SUMS = ("anyOf", "oneOf")
 
 
 def incompatibilities(*, reader: JsonSchema, writer: JsonSchema) -> list[str]:
-    """One text for each rule broken, with the path in the schema."""
+    """One text for each broken rule, with the path in the schema."""
 
     def compare(budget: Budget) -> list[str]:
         comparison = Comparison(
@@ -44,13 +43,13 @@ def incompatibilities(*, reader: JsonSchema, writer: JsonSchema) -> list[str]:
 
 
 class _Side(NamedTuple):
-    """What is needed to read the schemas of one of the two documents."""
+    """What is needed to resolve the schemas of one of the two documents."""
 
     places: Places
     draft: Draft
 
     def flattened(self, node: Node) -> Node:
-        """Write out `$ref` and `allOf`, as far as they do not contradict one another."""
+        """Expand `$ref` and `allOf`, as far as they do not conflict."""
         return flattened(node, self.places)
 
     def keywords(self, schema: dict[str, object]) -> dict[str, object]:
@@ -58,17 +57,17 @@ class _Side(NamedTuple):
 
 
 class Comparison:
-    """One reader's schema against one writer's; schemas that contain themselves are met once."""
+    """Compares a reader's schema with a writer's; recursive schemas are visited once."""
 
     def __init__(self, budget: Budget, reader: _Side, writer: _Side) -> None:
         self._budget = budget
         self._reader = reader
         self._writer = writer
         self._verdicts: dict[tuple[int, int], list[str]] = {}
-        self._alive: list[object] = []  # merged schemas, which are known by `id()` too
+        self._alive: list[object] = []  # merged schemas, which are identified by `id()` too
 
     def schemas(self, reader: Node, writer: Node, path: str, depth: int) -> list[str]:
-        """What of `writer` the reader cannot take."""
+        """What of `writer` the reader does not accept."""
         self._budget.spend(depth)
         reader = self._reader.flattened(reader)
         writer = self._writer.flattened(writer)
@@ -100,7 +99,7 @@ class Comparison:
         return found
 
     def _single_branch(self, schema: dict[str, object], side: _Side) -> dict[str, object]:
-        """Write out an `anyOf` or `oneOf` of one branch: it is that branch."""
+        """Replace an `anyOf` or `oneOf` of one branch by that branch."""
         for word in _SUMS:
             branches = _branches(schema, word)
             if len(branches) == 1:
@@ -111,7 +110,7 @@ class Comparison:
     def _is_promised(
         self, reader: dict[str, object], writer: dict[str, object], depth: int
     ) -> bool:
-        """Whether the reader takes everything that one part of the writer's `allOf` allows."""
+        """Whether the reader accepts everything that one part of the writer's `allOf` allows."""
         return any(self.is_readable(reader, branch, depth) for branch in _branches(writer, "allOf"))
 
     def _keywords(
@@ -146,7 +145,7 @@ class Comparison:
     def _every_branch(
         self, reader: dict[str, object], writer: dict[str, object], word: str, path: str, depth: int
     ) -> list[str]:
-        """The reader has no branches: it must take every branch of the writer."""
+        """The reader has no branches: it must accept every branch of the writer."""
         found = []
         for branch in _branches(writer, word):
             whole = _with_branch(writer, word, self._writer.flattened(branch))
@@ -156,7 +155,7 @@ class Comparison:
     def _some_branch(
         self, reader: dict[str, object], writer: dict[str, object], word: str, path: str, depth: int
     ) -> list[str]:
-        """The writer has no branches: one of the reader's must take all of it."""
+        """The writer has no branches: one of the reader's must accept all of it."""
         for branch in _branches(reader, word):
             whole = _with_branch(reader, word, self._reader.flattened(branch))
             if self.is_readable(whole, writer, depth):
@@ -188,7 +187,9 @@ class Comparison:
         return []
 
     def _is_matched(self, readers: list[Node], writers: list[Node], depth: int) -> bool:
-        """Whether each branch of the writer gets a branch of the reader of its own."""
+        """Whether each branch of the writer can be matched with a different branch of the
+        reader.
+        """
         if max(len(readers), len(writers)) > SUBSCHEMAS_MAX:
             return [json_text.write(each) for each in readers[: len(writers)]] == [
                 json_text.write(each) for each in writers
@@ -217,7 +218,7 @@ class Comparison:
     def _products(
         self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int
     ) -> list[str]:
-        """`allOf`, where it could not be written out: all the reader asks for was promised."""
+        """`allOf` that could not be expanded: the writer must guarantee all the reader requires."""
         base = {key: value for key, value in writer.items() if key != "allOf"}
         promised: list[Node] = [base, *_branches(writer, "allOf")]
         return [
@@ -234,7 +235,7 @@ class Comparison:
             return []
         if not isinstance(forbidden_before, dict | bool):
             return [f"NOT_TYPE_ADDED at {path}/not: more is forbidden than before"]
-        # Here the roles change: all that is forbidden now must have been forbidden before.
+        # Here the roles are swapped: all that is forbidden now must have been forbidden before.
         turned = Comparison(self._budget, self._writer, self._reader)
         if turned.is_readable(forbidden_before, forbidden, depth):
             return []
@@ -385,7 +386,7 @@ def _condition_faults(reader: dict[str, object], writer: dict[str, object], path
 
 
 def _with_branch(schema: dict[str, object], word: str, branch: Node) -> Node:
-    """The schema as it is when that branch applies."""
+    """The schema with that branch applied."""
     if not isinstance(branch, dict):
         return {key: value for key, value in schema.items() if key != word} if branch else False
     rest = {key: value for key, value in schema.items() if key != word}

@@ -63,7 +63,7 @@ class JsonSchema:
 
 
 def parse(text: str, references: Sequence[ResolvedReference]) -> JsonSchema:
-    """Read and compile a schema; `$ref` may name the `references`, or an `$id` inside them."""
+    """Parse and compile a schema; `$ref` may use the `references`, or an `$id` inside them."""
     document = _node(json_text.read(text))
     places = Places()
     places.add(document)
@@ -96,7 +96,7 @@ def _node(document: object) -> Node:
 
 def _compiled(document: Node, places: Places) -> jsonschema_rs.Validator:
     def retrieve(address: str) -> Any:
-        # The library would read files and the network; it is given what was handed in, or nothing.
+        # The library would read files and the network; it gets only the documents passed in.
         found = places.find(address)
         if found is None:
             raise LookupError(f"no schema is known as {address[:200]}")
@@ -127,7 +127,7 @@ def _validator(schema: JsonSchema) -> Validate:
     depth_max = schema.payload_depth_max
 
     def validate(payload: bytes | memoryview) -> None:
-        # Every level needs a bracket, so that most payloads are seen to be flat at a glance.
+        # Every level needs a bracket, so most payloads are quickly found to be flat.
         data = bytes(payload)
         if data.count(b"[") + data.count(b"{") > depth_max:
             _check_depth(data, depth_max)
@@ -159,7 +159,7 @@ def _path(steps: Sequence[str | int]) -> str:
 
 
 def _reason(error: jsonschema_rs.ValidationError) -> str:
-    """What is wrong, without the whole value when it is a long one."""
+    """The reason, without the whole value if it is long."""
     message = error.message
     if len(message) > TEXT_SHOWN_MAX:
         half = TEXT_SHOWN_MAX // 2

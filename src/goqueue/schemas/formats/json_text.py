@@ -1,7 +1,7 @@
-"""JSON as clients write schemas in it: bounded before it is read, and written in one way.
+"""The JSON of schemas: bounded before parsing, and written in one canonical way.
 
-The depth is counted on the text, so that no parser, ours or a library's, ever meets a document
-that could exhaust its stack.
+The depth is counted on the text, so that no parser, ours or a library's, ever gets a document that
+could exhaust its stack.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import re
 from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats.interface import SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX
 
-# A string that never ends is taken as a whole, or each quote in it would begin another search.
+# An unterminated string is matched as a whole, or each quote in it would begin another search.
 _MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _INTEGER_DIGITS_MAX = 400  # what a double can hold; longer ones cost quadratic time to convert
 
 
 def check_size(text: str) -> None:
-    """Refuse a text that is larger than any schema has reason to be."""
+    """Refuse a text beyond the size limit."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > SCHEMA_BYTES_MAX:
         raise InvalidSchema(f"The schema has {size} bytes; at most {SCHEMA_BYTES_MAX} are allowed.")
 
 
 def depth_of(text: str) -> int:
-    """How deep objects and arrays are nested, whether or not the rest of the text is JSON."""
+    """The nesting depth of objects and arrays, whether or not the rest of the text is JSON."""
     depth = deepest = 0
     for mark in _MARKS.finditer(text):
         first = text[mark.start()]
@@ -38,7 +38,7 @@ def depth_of(text: str) -> int:
 
 
 def read(text: str) -> object:
-    """The document, or `InvalidSchema`."""
+    """Parse the document, or raise `InvalidSchema`."""
     check_size(text)
     if depth_of(text) > SCHEMA_DEPTH_MAX:
         raise InvalidSchema(
@@ -49,7 +49,7 @@ def read(text: str) -> object:
         document: object = json.loads(
             text, parse_int=_integer, parse_constant=_refuse_constant, object_pairs_hook=_object
         )
-        # Strings with half a surrogate pair can be read but never be written again.
+        # Strings with half a surrogate pair can be parsed but not encoded again.
         json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise InvalidSchema(
@@ -63,7 +63,7 @@ def read(text: str) -> object:
 
 
 def write(document: object, *, is_sorted: bool = False) -> str:
-    """The one compact spelling of a document."""
+    """The canonical compact form of a document."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, sort_keys=is_sorted)
 
 

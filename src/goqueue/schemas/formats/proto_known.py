@@ -1,7 +1,7 @@
-"""The .proto files that every registry client takes for granted and never sends.
+"""The .proto files that every registry client assumes and never sends.
 
-`google/protobuf` comes with the Protobuf library and `google/type` with the common protos of
-Google; the files of `confluent` are written down here, as clients compile them in.
+`google/protobuf` comes with the Protobuf library and `google/type` with Google's common protos; the
+files of `confluent` are defined here, as clients compile them in.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _CONFLUENT = {
     "confluent/meta.proto": _META,
     "confluent/type/decimal.proto": _DECIMAL,
     "confluent/type/variant.proto": _VARIANT,
-    "confluent/types/decimal.proto": _DECIMAL_BEFORE,  # where it was before
+    "confluent/types/decimal.proto": _DECIMAL_BEFORE,  # its earlier path
 }
 
 
 @cache
 def find(name: str) -> d.FileDescriptorProto | None:
-    """The descriptor of a file that is always there, or nothing."""
+    """The descriptor of a file that is always available, or nothing."""
     if name in _CONFLUENT:
         made = proto_reader.read(_CONFLUENT[name])
         made.name = name
         return made
-    # Only names of this form become names of modules, so that no import statement of a client
-    # decides which code is loaded.
+    # Only names of this form become module names, so that no client's import statement decides
+    # which code is loaded.
     if not _NAME.fullmatch(name):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Options of .proto texts: those that Protobuf knows, and those that people define themselves.
+"""Options of .proto texts: those of Protobuf itself, and custom ones.
 
-An option of one's own needs the file that defines it to be understood. Until that is at hand it is
-kept as it was written; `interpret` then turns it into what protoc would have made of it.
+A custom option can only be interpreted with the file that defines it. Until that is available the
+option is kept as written; `interpret` then converts it as protoc does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 AGGREGATE_DEPTH_MAX = 30
 
-_Part = tuple[str, bool]  # a part of a name, and whether it stood in parentheses
+_Part = tuple[str, bool]  # a part of a name, and whether it was in parentheses
 
 
 def read_statement(tokens: Tokens, options: Message) -> None:
@@ -34,7 +34,7 @@ def read_statement(tokens: Tokens, options: Message) -> None:
 def read_list(
     tokens: Tokens, options: Message, *, special: Sequence[str] = ()
 ) -> list[tuple[str, Value]]:
-    """`[name = value, ...]`, if it is there; those named in `special` are returned, not set."""
+    """`[name = value, ...]`, if present; those in `special` are returned, not set."""
     found: list[tuple[str, Value]] = []
     if not tokens.accept("["):
         return found
@@ -86,7 +86,7 @@ def _name(tokens: Tokens) -> list[_Part]:
 
 
 def _value(tokens: Tokens) -> Value:
-    """A plain value: strings as bytes, all others as they are written."""
+    """A plain value: strings as bytes, all others as written."""
     if tokens.kind() == "string":
         return tokens.string()
     sign = "-" if tokens.accept("-") else ""
@@ -120,7 +120,7 @@ def _aggregate(tokens: Tokens) -> str:
 
 
 def _joined(words: Sequence[str]) -> str:
-    # Dots belong to the names beside them; everything else can stand apart.
+    # Dots belong to the adjacent names; everything else can be separated.
     return " ".join(words).replace(" . ", ".").replace("- ", "-")
 
 
@@ -158,7 +158,7 @@ def _keep(tokens: Tokens, options: Message, parts: Sequence[_Part]) -> None:
 
 
 def interpret(options: Message, scope: str, pool: DescriptorPool) -> None:
-    """Set the options of one's own whose definitions the pool has; leave the others as they are."""
+    """Set the custom options whose definitions the pool has; leave the others as they are."""
     kept = list(options.uninterpreted_option)  # type: ignore[attr-defined]
     if not kept:
         return
@@ -197,7 +197,7 @@ def written(options: Message, pool: DescriptorPool, *, is_sorted: bool) -> list[
 
 
 def _known_class(options: Message, pool: DescriptorPool) -> type[Message] | None:
-    """The class of these options in that pool, where it knows the pool's extensions."""
+    """The class of these options in that pool, which has the pool's extensions."""
     try:
         descriptor = pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
     except KeyError:
@@ -207,7 +207,7 @@ def _known_class(options: Message, pool: DescriptorPool) -> type[Message] | None
 
 
 def _extension_name(name: str, scope: str, pool: DescriptorPool) -> str | None:
-    """The full name of an extension that is mentioned inside `scope`."""
+    """The full name of an extension that is used inside `scope`."""
     for candidate in _candidates(name, scope):
         try:
             pool.FindExtensionByName(candidate)

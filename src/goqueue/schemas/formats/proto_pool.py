@@ -1,7 +1,7 @@
-"""Makes descriptors of a file and all that it imports, in a pool of its own.
+"""Builds descriptors of a file and all its imports, in a separate pool.
 
-Versions of one schema define the same names again and again, so that no two of them can share a
-pool. The pool resolves the names of types and checks most rules; the rest is checked here.
+Versions of one schema define the same names, so no two of them can share a pool. The pool resolves
+the names of types and checks most rules; the rest is checked here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from goqueue.schemas.formats import proto_known, proto_reader
 from goqueue.schemas.formats.json_text import check_size
 from goqueue.schemas.formats.proto_options import interpret
 
-ROOT = "default"  # what clients call the file that was registered
+ROOT = "default"  # the name that clients give the registered file
 _IMPORTS_MAX = 1000
 
 
@@ -41,8 +41,8 @@ def build(
     for file in _in_order(root, imports):
         _check(file)
         _add(pool, file)
-    # Options of one's own can be understood only now. They change no type, so that the file can be
-    # made again with them in a second pool, where everything else is as it was.
+    # Custom options can be interpreted only now. They change no type, so the file can be built
+    # again with them in a second pool, where everything else is the same.
     if _interpret(root, pool):
         again = DescriptorPool()
         for file in _in_order(root, imports):
@@ -57,7 +57,7 @@ def _serialized(text: str) -> d.FileDescriptorProto | None:
         found = d.FileDescriptorProto.FromString(data)
     except (binascii.Error, ValueError, DecodeError):
         return None
-    # Many short words are base64 of something; a file says at least what it contains.
+    # Many short words are valid base64; a real file declares at least some content.
     has_content = found.message_type or found.enum_type or found.syntax or found.dependency
     if not data or not has_content:
         return None
@@ -70,7 +70,7 @@ def _serialized(text: str) -> d.FileDescriptorProto | None:
 def _in_order(
     root: d.FileDescriptorProto, imports: Mapping[str, d.FileDescriptorProto]
 ) -> Iterator[d.FileDescriptorProto]:
-    """The files, each after those that it imports; without recursion, and circles are refused."""
+    """The files, each after its imports; without recursion. Cycles are refused."""
     done: set[str] = set()
     stack = [(root, iter(root.dependency))]
     while stack:
@@ -104,7 +104,7 @@ def _add(pool: DescriptorPool, file: d.FileDescriptorProto) -> None:
 
 
 def _interpret(file: d.FileDescriptorProto, pool: DescriptorPool) -> bool:
-    """Understand the options that people define themselves; say whether there were any."""
+    """Interpret custom options; return whether there were any."""
     before = file.SerializeToString(deterministic=True)
     scope = file.package
     interpret(file.options, scope, pool)
@@ -144,7 +144,7 @@ def messages(file: d.FileDescriptorProto) -> Iterator[tuple[d.DescriptorProto, s
 
 
 def _check(file: d.FileDescriptorProto) -> None:
-    """What the pool lets pass and protoc does not."""
+    """Check what the pool accepts and protoc does not."""
     for message, path in messages(file):
         for field in message.field:
             if any(each.start <= field.number < each.end for each in message.reserved_range):
@@ -152,7 +152,7 @@ def _check(file: d.FileDescriptorProto) -> None:
             if field.name in message.reserved_name:
                 _refuse(f"{path} has a field with the reserved name {field.name}")
             if file.syntax == "proto3" and field.label == d.FieldDescriptorProto.LABEL_REQUIRED:
-                _refuse(f"the field {field.name} of {path} is required, which proto3 knows not")
+                _refuse(f"the field {field.name} of {path} is required; proto3 has no such fields")
     enums = [*file.enum_type]
     for message, _ in messages(file):
         enums += message.enum_type

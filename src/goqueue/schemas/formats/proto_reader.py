@@ -1,9 +1,9 @@
-"""Reads a .proto text of proto2, proto3 or edition 2023 into a file descriptor.
+"""Parses a .proto text of proto2, proto3 or edition 2023 into a file descriptor.
 
-The one Python library for this text is eight times slower, prints syntax errors to the terminal
-and goes on, and loses escapes, hexadecimal numbers and options of groups.
-So this reader is our own; the tests compare its descriptors with those of protoc. Names of types
-stay as they are written: the descriptor pool of the Protobuf library resolves and checks them.
+The one Python library for this is eight times slower, prints syntax errors to the terminal and
+continues, and loses escapes, hexadecimal numbers and options of groups. Hence this parser; the
+tests compare its descriptors with those of protoc. Names of types stay as written: the descriptor
+pool of the Protobuf library resolves and checks them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEY_SCALARS = SCALARS.keys() - {"double", "float", "bytes"}
 
 
 def read(text: str) -> d.FileDescriptorProto:
-    """The descriptor of a text, with type names as they stand there, or `InvalidSchema`."""
+    """The descriptor of a text, with type names as written, or `InvalidSchema`."""
     return _Reader(text).file()
 
 
@@ -68,7 +68,7 @@ class _Reader:
             tokens.expect(";")
             if kind == "syntax" and value in ("proto2", "proto3"):
                 self._is_proto3 = value == "proto3"
-                if self._is_proto3:  # descriptors of proto2 say nothing
+                if self._is_proto3:  # descriptors of proto2 leave it empty
                     self._file.syntax = value
             elif kind == "edition" and value == "2023":
                 self._file.syntax = "editions"
@@ -131,7 +131,7 @@ class _Reader:
         tokens.expect("{")
         while not tokens.accept("}"):
             self._message_statement(message, depth)
-        # Fields that say `optional` in proto3 live in a oneof of their own, after all others.
+        # Fields with `optional` in proto3 are in a oneof of their own, after all others.
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
@@ -178,13 +178,13 @@ class _Reader:
         if label:
             tokens.take()
             if label == "required" and self._is_proto3:
-                tokens.refuse("proto3 knows no required fields")
+                tokens.refuse("proto3 has no required fields")
         elif oneof is None and not self._file.syntax and tokens.peek(1) != "<":
             tokens.fail("expected optional, required or repeated, which proto2 needs")
         field.label = _LABELS.get(label, _LABELS["optional"])
         if tokens.peek() == "map" and tokens.peek(1) == "<":
             if label or oneof is not None or extendee:
-                tokens.refuse("a map stands alone, without label, oneof or extend")
+                tokens.refuse("a map may not have a label, nor be in a oneof or extend")
             self._map(field, nested)
             return
         if tokens.peek() == "group" and tokens.peek(2) == "=":
@@ -242,7 +242,7 @@ class _Reader:
     def _group(self, field: d.FieldDescriptorProto, nested: _Messages, depth: int) -> None:
         tokens = self._tokens
         if self._file.syntax:
-            tokens.refuse("only proto2 knows groups")
+            tokens.refuse("only proto2 has groups")
         tokens.take()
         name = tokens.word("a group's name")
         if not name[0].isupper():
@@ -399,7 +399,7 @@ class _Reader:
 
 
 def map_entry_name(field_name: str) -> str:
-    """The name that protoc gives the message behind a map."""
+    """The name that protoc gives the entry message of a map."""
     return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
 
 
@@ -408,7 +408,7 @@ def _is_integer(text: str) -> bool:
 
 
 def _default(field: d.FieldDescriptorProto, value: str | bytes) -> str:
-    """A default as descriptors hold it."""
+    """A default in the form that descriptors use."""
     if isinstance(value, bytes):
         if field.type == SCALARS["bytes"]:
             return text_encoding.CEscape(value, as_utf8=False)

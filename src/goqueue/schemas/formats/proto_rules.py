@@ -1,8 +1,8 @@
-"""Which changes of a Protobuf schema keep older data readable: the rules of Confluent.
+"""Which changes of a Protobuf schema keep older data readable: Confluent's rules.
 
-Fields are known by their numbers, messages by their names. Removing or adding a field is fine, as
-unknown fields are skipped; giving a number another wire type is not. Numbers that were reserved may
-be used again: data of the writer has no such field.
+Fields are identified by number, messages by name. Removing or adding a field is allowed, as unknown
+fields are skipped; giving a number another wire type is not. Reserved numbers may be used again:
+data of the writer has no such field.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 
 from goqueue.schemas.formats.budget import Budget, compared
 
-# Scalars of one group have one encoding; values may be cut, which is the programmer's business.
+# Scalars of one group have the same encoding; values may be truncated, as Protobuf allows.
 _GROUPS = {
     FieldDescriptor.TYPE_INT32: "varint",
     FieldDescriptor.TYPE_INT64: "varint",
@@ -33,7 +33,7 @@ _GROUPS = {
 
 
 def incompatibilities(reader: FileDescriptor, writer: FileDescriptor) -> list[str]:
-    """One text for each rule broken, with the path in the file."""
+    """One text for each broken rule, with the path in the file."""
     return compared(lambda budget: _Comparison(budget).files(reader, writer))
 
 
@@ -126,7 +126,7 @@ class _Comparison:
         now, before = reader.message_type, writer.message_type
         assert now is not None
         assert before is not None
-        # A file that moved to another package is told so once, not at each of its fields.
+        # A change of package is reported once, not at each field.
         if _local_name(now) != _local_name(before):
             return [
                 f"FIELD_NAMED_TYPE_CHANGED at {path}: field {writer.number} was {before.full_name} "
@@ -158,7 +158,7 @@ def _oneof_faults(reader: Descriptor, writer: Descriptor, path: str) -> list[str
 
 
 def _exclusion_fault(writer: Descriptor, numbers: set[int]) -> str | None:
-    """Name the rule that is broken when fields of one oneof could be set together before.
+    """The rule that is broken if fields of one oneof could be set together before.
 
     Fields of one oneof excluded each other before, a plain field excluded none, and data written
     before has no field that is new.
@@ -172,7 +172,7 @@ def _exclusion_fault(writer: Descriptor, numbers: set[int]) -> str | None:
 
 
 def _oneofs(message: Descriptor) -> dict[str, set[int]]:
-    """The numbers of the fields of each oneof; `optional` of proto3 makes none."""
+    """The field numbers of each oneof; `optional` of proto3 makes none."""
     found: dict[str, set[int]] = {}
     for field in message.fields:
         name = _oneof_of(field)

@@ -1,4 +1,4 @@
-"""Writes a file descriptor as a .proto text in one way only: no comments, full names."""
+"""Writes a file descriptor as a .proto text in one canonical way: no comments, full names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUP = d.FieldDescriptorProto.TYPE_GROUP
 
 
 def write(file: d.FileDescriptorProto, pool: DescriptorPool, *, is_normal: bool) -> str:
-    """The text of a file whose names are resolved; the normal form also sorts what has no order."""
+    """The text of a resolved file; the normal form also sorts what has no order."""
     return _Writer(file, pool, is_normal=is_normal).text()
 
 
@@ -88,8 +88,8 @@ class _Writer:
         fields = list(message.field)
         if self._is_normal and (not hidden or len(hidden) == len(nested)):
             fields.sort(key=lambda field: field.number)
-        # Some clients find a message by its place among all nested types, the hidden ones that
-        # stand behind maps and groups included, so that each must come out at its place.
+        # Some clients find a message by its index among all nested types, including the implicit
+        # ones of maps and groups, so each must be written at its index.
         waiting = list(message.nested_type)
         members = _members(fields)
         seen: set[int] = set()
@@ -115,7 +115,7 @@ class _Writer:
         waiting: list[d.DescriptorProto],
         depth: int,
     ) -> None:
-        """Write the nested types that stand before the hidden one of this field."""
+        """Write the nested types that precede the implicit one of this field."""
         name = field.type_name.rpartition(".")[2]
         if name in hidden and any(each.name == name for each in waiting):
             while (first := waiting.pop(0)).name != name:
@@ -228,7 +228,7 @@ class _Writer:
 
 
 def _hidden_types(message: d.DescriptorProto) -> set[str]:
-    """Nested types that no text declares: the entries of maps, and groups."""
+    """Nested types that no text declares: map entries and groups."""
     groups = {
         each.type_name.rpartition(".")[2]
         for each in (*message.field, *message.extension)
@@ -238,7 +238,7 @@ def _hidden_types(message: d.DescriptorProto) -> set[str]:
 
 
 def json_name(name: str) -> str:
-    """The name of a field in JSON, where none is given."""
+    """The default JSON name of a field."""
     first, *rest = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 

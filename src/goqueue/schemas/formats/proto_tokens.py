@@ -1,4 +1,4 @@
-"""Cuts a .proto text into words."""
+"""Splits a .proto text into tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Token:
 
 
 class Tokens:
-    """A text that is read once, from the front."""
+    """A text that is consumed once, from the front."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -48,7 +48,7 @@ class Tokens:
         return self._tokens[self._next].kind == "end"
 
     def peek(self, ahead: int = 0) -> str:
-        """The text of a token to come; a string keeps its quotes, so it is no word or mark."""
+        """The text of a token ahead; a string keeps its quotes, so it is no word or mark."""
         return self._tokens[min(self._next + ahead, len(self._tokens) - 1)].text
 
     def kind(self) -> str:
@@ -61,7 +61,7 @@ class Tokens:
         return token
 
     def accept(self, text: str) -> bool:
-        """Pass over `text` if it is next."""
+        """Consume `text` if it is next."""
         if self.peek() != text:
             return False
         self._next += 1
@@ -94,7 +94,7 @@ class Tokens:
         return -value if is_negative else value
 
     def string(self) -> bytes:
-        """One string, or several in a row that are one."""
+        """One string, or several adjacent ones that are concatenated."""
         if self.kind() != "string":
             self.fail("expected a string in quotes")
         parts = []
@@ -114,7 +114,7 @@ class Tokens:
         self.fail_at(token.position, f"{reason}, found {found}")
 
     def refuse(self, reason: str) -> NoReturn:
-        """Fail for what was read just now."""
+        """Fail at the token consumed last."""
         self.fail_at(self._tokens[max(0, self._next - 1)].position, reason)
 
     def fail_at(self, position: int, reason: str) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Checks that bytes are a message of a type, and says which field is wrong if they are not.
+"""Checks that bytes are a message of a type, and reports which field is invalid.
 
-The Protobuf library reads the bytes in C. What it cannot place it keeps as unknown fields, and
-those are honest when a newer schema wrote them, but wrong when a known number came in a form that
-is not its own. So only payloads with something unknown, or broken ones, are walked through here.
+The Protobuf library parses the bytes in C. What it cannot assign it keeps as unknown fields: valid
+if a newer schema wrote them, but invalid if a known number has the wrong wire type. So only
+payloads with unknown fields, or malformed ones, are checked here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _reachable(root: Descriptor) -> Iterator[Descriptor]:
 def _walk(
     data: bytes, message: Descriptor | None, at: int, end: int, path: str, depth: int, group: int
 ) -> int:
-    """Go through the fields of a message; `message` is absent inside unknown groups."""
+    """Check the fields of a message; `message` is absent inside unknown groups."""
     if depth > VALUE_DEPTH_MAX:
         raise SchemaViolation(path, f"messages are nested more than {VALUE_DEPTH_MAX} levels deep")
     counts: dict[int, int] = {}
@@ -152,7 +152,7 @@ def _form_of(field: FieldDescriptor) -> int:
 
 
 def _is_packed(field: FieldDescriptor, form: int) -> bool:
-    """Readers take repeated numbers packed or not, whatever the schema says."""
+    """Readers accept repeated numbers packed or not, whatever the schema says."""
     return field.is_repeated and form == _BYTES and _form_of(field) in (_VARINT, _FIXED32, _FIXED64)
 
 

@@ -22,7 +22,7 @@ from goqueue.schemas.formats.references import in_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProtobufSchema:
-    """A file. `text` is the text of a .proto, also when it was registered as a descriptor."""
+    """A file. `text` is the .proto text, even if it was registered as a descriptor."""
 
     text: str
     canonical: str
@@ -59,7 +59,7 @@ class ProtobufSchema:
 
 
 def parse(text: str, references: Sequence[ResolvedReference]) -> ProtobufSchema:
-    """Read a .proto text, or a serialized file descriptor in base64, as some clients send it."""
+    """Parse a .proto text, or a serialized file descriptor in base64, as some clients send it."""
     root, is_serialized = proto_pool.read(text)
     root.name = proto_pool.ROOT
     imports: dict[str, d.FileDescriptorProto] = {}

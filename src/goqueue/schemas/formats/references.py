@@ -1,4 +1,4 @@
-"""The schemas that a schema refers to, bounded and in the order in which they can be read."""
+"""The schemas that a schema refers to, bounded and in dependency order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from goqueue.schemas.formats.interface import (
 
 
 def in_order(references: Sequence[ResolvedReference]) -> list[ResolvedReference]:
-    """Every schema that is referred to, once, each after those that it needs itself."""
+    """Every referenced schema, once, each after those that it needs itself."""
     found: dict[tuple[str, str], ResolvedReference] = {}
     size = 0
     for reference in _walk(references):
@@ -35,7 +35,9 @@ def in_order(references: Sequence[ResolvedReference]) -> list[ResolvedReference]
 
 
 def _walk(references: Sequence[ResolvedReference]) -> Iterator[ResolvedReference]:
-    """Depth first without recursion; a schema that many refer to is entered once."""
+    """Traverse depth first without recursion; a schema with many references to it is visited
+    once.
+    """
     entered: set[int] = set()
     stack: list[tuple[ResolvedReference | None, Iterator[ResolvedReference]]] = [
         (None, iter(references))

@@ -68,7 +68,7 @@ def test_a_policy_is_asked_about_every_resource(node: Node) -> None:
     assert policy.asked == [(Action.DESCRIBE, Resource(ResourceKind.TOPIC, "orders"))]
     denied = error_of(count(node, "secrets"))
     assert isinstance(denied, AccessDenied)
-    assert str(denied) == ("User:alice may not DESCRIBE topic 'secrets'; ask for that permission.")
+    assert str(denied) == ("User:alice may not DESCRIBE topic 'secrets'; request that permission.")
 
 
 def test_what_only_the_owner_can_name_is_checked_there(node: Node) -> None:
