@@ -128,7 +128,7 @@ class ClusterArea(Area):
         """Return how far each member of the quorum has replicated its log."""
         return self._broker.administration.quorum_state()
 
-    # For clients that route requests themselves, which must find the nodes whoever they are.
+    # For clients that route requests themselves: every client may find the nodes.
 
     @query(Action.DESCRIBE, everybody)
     def endpoints(self, session: Session, *, listener: str) -> dict[int, Endpoint] | None:

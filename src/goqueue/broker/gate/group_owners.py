@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def coordinator(broker: Broker, arguments: Arguments) -> int:
-    """Return the coordinator of a group name, which can tell whether a stream group has it."""
+    """Return the coordinator of a group name, which can check whether a stream group has it."""
     return broker.coordinator_of(arguments["group"])
 
 
