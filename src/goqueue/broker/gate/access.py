@@ -1,4 +1,4 @@
-"""Operations on access itself: what a session may do."""
+"""Operations on access itself: what a session is allowed to do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["AccessArea"]
 
 
 class AccessArea(Area):
-    """What a session may do; everybody may know that of themselves."""
+    """What a session is allowed to do; every session may query its own access."""
 
     @query(Action.DESCRIBE, everybody)
     def allowed(
         self, session: Session, *, resource: Resource, actions: Sequence[Action]
     ) -> Sequence[Action]:
-        """Those of the actions that the session may do to a resource."""
+        """Return those of the actions that the session may perform on a resource."""
         if self._gate.policy is None:
             return actions
         return [one for one in actions if self._may(session, one, resource)]

@@ -1,4 +1,4 @@
-"""Operations on the cluster: its nodes, the controller and those who elect it."""
+"""Operations on the cluster: its nodes, the controller and the metadata quorum."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClusterSummary(NamedTuple):
     """The cluster at a glance."""
 
     cluster_id: str
-    controller: int  # -1 while there is none
+    controller: int  # -1 if there is none
     voters: Sequence[int]
     node_count: int
     running_count: int
@@ -42,7 +42,7 @@ class ClusterSummary(NamedTuple):
 
 
 class ClusterProblems(NamedTuple):
-    """What an operator should look at."""
+    """Problems that need an operator's attention."""
 
     has_controller: bool
     leaderless: Sequence[PartitionView]
@@ -51,7 +51,7 @@ class ClusterProblems(NamedTuple):
 
 
 class DrainState(NamedTuple):
-    """How far a node is from leading nothing; `stuck` are the first of what it leads."""
+    """How many partitions a node still leads; `stuck` lists the first of them."""
 
     is_draining: bool
     leader_count: int
@@ -59,20 +59,20 @@ class DrainState(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where clients find a node."""
+    """The address of a node for clients."""
 
     address: str
     rack: str
 
 
 class ClusterArea(Area):
-    """Nodes and voters. A node that is alone answers as a cluster of one."""
+    """Nodes and voters. A single node answers as a cluster of one."""
 
-    # Looking
+    # Inspection
 
     @query(Action.DESCRIBE, cluster)
     def summary(self, session: Session) -> ClusterSummary:
-        """The cluster at a glance."""
+        """Summarise the cluster."""
         broker = self._broker
         nodes = broker.administration.nodes()
         partitions = list(broker.administration.partitions())
@@ -91,7 +91,7 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def problems(self, session: Session) -> ClusterProblems:
-        """What an operator should look at."""
+        """Return the problems that need an operator's attention."""
         broker = self._broker
         partitions = list(broker.administration.partitions())
         return ClusterProblems(
@@ -103,36 +103,36 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def nodes(self, session: Session) -> Sequence[NodeView]:
-        """All nodes that are registered, by id."""
+        """Return all registered nodes, by id."""
         return self._broker.administration.nodes()
 
     @query(Action.DESCRIBE, cluster)
     def node(self, session: Session, *, node: int) -> NodeView:
-        """A node that is registered."""
+        """Return a registered node."""
         return self._broker.administration.node(node)
 
     @query(Action.DESCRIBE, cluster)
     def drain_state(self, session: Session, *, node: int) -> DrainState:
-        """How far a node is from leading nothing."""
+        """Return how many partitions a node that is being drained still leads."""
         view = self._broker.administration.node(node)
         report = self._broker.administration.drain_report(node)
         return DrainState(view.is_draining, report.leader_count, report.stuck)
 
     @query(Action.DESCRIBE, cluster)
     def voters(self, session: Session) -> Sequence[VoterView]:
-        """The nodes that get the log of the quorum, by id, with those that do not vote."""
+        """Return the members of the metadata quorum by id, voters and observers."""
         return self._broker.administration.quorum()
 
     @operation(Action.DESCRIBE, cluster, is_reading=True)
     def quorum_state(self, session: Session) -> Promise[QuorumState]:
-        """How far each member of the quorum has its log."""
+        """Return how far each member of the quorum has replicated its log."""
         return self._broker.administration.quorum_state()
 
-    # For clients that find nodes themselves: whoever connects may know where to go on.
+    # For clients that route requests themselves: every client may find the nodes.
 
     @query(Action.DESCRIBE, everybody)
     def endpoints(self, session: Session, *, listener: str) -> dict[int, Endpoint] | None:
-        """Where clients find each node that they can be sent to; None if this node is alone."""
+        """Return the address of each available node for clients; None on a single node."""
         known = self._broker.cluster
         if known is None:
             return None
@@ -144,26 +144,26 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, everybody)
     def controller(self, session: Session) -> int:
-        """The node that decides for the cluster; -1 while there is none."""
+        """Return the active controller; -1 if there is none."""
         return self._broker.controller_id
 
     # Changing
 
     @query(Action.ALTER, cluster)
     def check_alterable(self, session: Session) -> None:
-        """Raise unless the session may change the cluster, for what cannot be changed here."""
+        """Raise unless the session may change the cluster, for changes not supported here."""
 
     @operation(Action.ALTER, cluster)
     def drain(self, session: Session, *, node: int, is_wanted: bool = True) -> Promise[None]:
-        """Have other nodes lead what a node leads, until that is taken back."""
+        """Move leadership away from a node, and keep it away until this is revoked."""
         return self._broker.administration.drain(node, is_wanted=is_wanted)
 
     @operation(Action.ALTER, cluster)
     def unregister(self, session: Session, *, node: int) -> Promise[None]:
-        """Forget a node that has stopped for good and keeps nothing."""
+        """Remove a node that has stopped permanently and has no replicas."""
         return self._broker.administration.unregister(node)
 
     @operation(Action.ALTER, cluster)
     def change_voter(self, session: Session, *, node: int, is_wanted: bool) -> Promise[None]:
-        """Let a node vote in the quorum, or only follow it."""
+        """Make a node a voter of the metadata quorum, or an observer."""
         return self._broker.administration.change_voter(node, is_wanted=is_wanted)

@@ -1,4 +1,4 @@
-"""Operations on settings that change while nodes run: those of topics, nodes and groups."""
+"""Operations on settings that can change at run time: those of topics, nodes and groups."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FEEDING, CATCHING_UP = THROTTLES
 
 
 class ChangeKind(StrEnum):
-    """What a change does to a setting. Only lists are appended to and subtracted from."""
+    """What a change does to a setting. Append and subtract apply to lists only."""
 
     SET = "set"
     DELETE = "delete"  # back to the default
@@ -70,18 +70,18 @@ class Change(NamedTuple):
 
 
 class DefaultLayers(NamedTuple):
-    """Where the defaults of topics come from, by the names that topics have for them.
+    """The layers of topic defaults, by the names of the topic settings.
 
-    The first that has a setting counts.
+    The first layer that has a setting takes precedence.
     """
 
-    node: Mapping[str, str]  # changed while this node runs, for it alone
-    all_nodes: Mapping[str, str]  # the same for all nodes
-    static: Mapping[str, str]  # what this node was started with
+    node: Mapping[str, str]  # dynamic, for this node only
+    all_nodes: Mapping[str, str]  # dynamic, for all nodes
+    static: Mapping[str, str]  # from the configuration of this node
     built_in: Mapping[str, str]  # without any configuration
 
     def value(self, name: str) -> str:
-        """The default that is in effect."""
+        """Return the default in effect."""
         layers = (self.node, self.all_nodes, self.static)
         return next(one[name] for one in layers if name in one)
 
@@ -93,29 +93,29 @@ class ConfigsArea(Area):
 
     @query(Action.DESCRIBE_CONFIGS, topic())
     def of_topic(self, session: Session, *, topic: str) -> Mapping[str, str]:
-        """The settings that a topic has of its own."""
+        """Return the settings that a topic overrides."""
         return self._broker.topics.get(topic).own_settings
 
     @query(Action.DESCRIBE_CONFIGS, group())
     def of_group(self, session: Session, *, group: str) -> Mapping[str, str]:
-        """The settings that a group has of its own."""
+        """Return the settings that a group overrides."""
         if not group:
-            raise InvalidRequest("Name a group; groups have no settings in common.")
+            raise InvalidRequest("Name a group; there are no settings common to all groups.")
         return self._broker.dynamic_settings.of_group(group)
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def of_node(self, session: Session) -> Settings:
-        """What this node was started with."""
+        """Return the configuration that this node was started with."""
         return self._broker.settings
 
     @query(Action.DESCRIBE, everybody)
     def group_defaults(self, session: Session) -> GroupSettings:
-        """What groups have by default on this node."""
+        """Return the default settings of groups on this node."""
         return self._broker.settings.groups
 
     @query(Action.DESCRIBE, everybody)
     def topic_defaults(self, session: Session) -> DefaultLayers:
-        """What topics have by default on this node."""
+        """Return the default settings of topics on this node."""
         broker = self._broker
         return DefaultLayers(
             broker.dynamic_settings.of_node(broker.node_id),
@@ -126,12 +126,12 @@ class ConfigsArea(Area):
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def node_defaults(self, session: Session) -> DefaultLayers:
-        """What topics have by default on this node, for whoever may read settings of nodes."""
+        """Return the topic defaults on this node, for sessions that may read node settings."""
         return self.topic_defaults(session)
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def throttles(self, session: Session) -> Mapping[str, int]:
-        """The bytes per second that replication from and to this node is limited to; 0 is none."""
+        """Return the replication throttles of this node in bytes per second; 0 is unlimited."""
         broker = self._broker
         if broker.cluster is None:
             own = broker.dynamic_settings.of_node(broker.node_id)
@@ -144,7 +144,7 @@ class ConfigsArea(Area):
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def groups(self, session: Session) -> Sequence[str]:
-        """The groups that have settings of their own."""
+        """Return the groups that override settings."""
         return self._broker.dynamic_settings.groups()
 
     # Changing
@@ -160,7 +160,7 @@ class ConfigsArea(Area):
         dry_run: bool = False,
         may_be_internal: bool = False,
     ) -> None:
-        """Change settings of a topic; `is_whole` takes back those that are not named."""
+        """Change settings of a topic; with `is_whole`, all others revert to their defaults."""
         topics = self._broker.topics
         found = topics.get(topic)
         if found.is_internal and not may_be_internal:
@@ -188,15 +188,15 @@ class ConfigsArea(Area):
         is_whole: bool = False,
         dry_run: bool = False,
     ) -> Promise[None]:
-        """Change settings of a group, whether or not it has members now."""
+        """Change settings of a group, whether or not it has members."""
         if not group:
-            raise InvalidRequest("Name a group; groups have no settings in common.")
+            raise InvalidRequest("Name a group; there are no settings common to all groups.")
         values: dict[str, str | None] = {}
         for change in changes:
             if change.name not in GROUP_SETTINGS:
                 raise InvalidTopicSetting("groups have no such setting.", setting=change.name[:100])
             if change.kind in (ChangeKind.APPEND, ChangeKind.SUBTRACT):
-                raise InvalidTopicSetting("it is no list; set it as a whole.", setting=change.name)
+                raise InvalidTopicSetting("it is not a list; use set.", setting=change.name)
             values[change.name] = None if change.kind is ChangeKind.DELETE else _value(change)
         return self._broker.dynamic_settings.change_group(
             group, values, is_whole=is_whole, dry_run=dry_run
@@ -213,15 +213,15 @@ class ConfigsArea(Area):
         is_whole: bool = False,
         dry_run: bool = False,
     ) -> None:
-        """Change the defaults of topics and the throttles of one node, or the defaults of all.
+        """Change the topic defaults and throttles of one node, or the topic defaults of all.
 
-        A throttle of 0 takes it back.
+        A throttle of 0 removes it.
         """
         broker = self._broker
         if node is not None and broker.administration.find_node(node) is None:
-            raise InvalidRequest(f"There is no node {node}.")
+            raise InvalidRequest(f"Node {node} does not exist.")
         if node is None and any(throttles.values()):
-            raise InvalidRequest("Name a node; throttles of all nodes at once are not kept here.")
+            raise InvalidRequest("Name a node; throttles can only be set per node.")
         values = self._changed_defaults(node, changes)
         if broker.cluster is None or node is None:
             values |= {name: str(rate) if rate else None for name, rate in throttles.items()}
@@ -240,7 +240,7 @@ class ConfigsArea(Area):
     def _changed_defaults(
         self, node: int | None, changes: Sequence[Change]
     ) -> dict[str, str | None]:
-        """The values that changes of defaults lead to."""
+        """Return the values that result from changes of defaults."""
         known = self._broker.dynamic_settings
         own = known.of_all_nodes() if node is None else known.of_node(node)
         in_effect = self._broker.topics.defaults.values
@@ -252,19 +252,19 @@ class ConfigsArea(Area):
 
 @cache
 def built_in_settings() -> Settings:
-    """The settings of a node that nobody has configured."""
+    """Return the settings of a node without any configuration."""
     return Settings()
 
 
 @cache
 def built_in_defaults() -> Mapping[str, str]:
-    """The defaults of topics on such a node."""
+    """Return the topic defaults of such a node."""
     plain = built_in_settings()
     return TopicDefaults(plain.storage, plain.compaction, plain.topics).static
 
 
 def _changed(change: Change, current: str) -> str | None:
-    """The value of a setting after a change; None where it goes back to its default."""
+    """Return the value of a setting after a change; None if it reverts to its default."""
     setting = known_setting(change.name)
     if change.kind is ChangeKind.DELETE:
         return None
@@ -272,7 +272,7 @@ def _changed(change: Change, current: str) -> str | None:
     if change.kind is ChangeKind.SET:
         return value
     if setting.kind != "list":
-        raise InvalidTopicSetting("it is no list; set it as a whole.", setting=change.name)
+        raise InvalidTopicSetting("it is not a list; use set.", setting=change.name)
     words = [word for word in current.split(",") if word]
     named = value.split(",")
     if change.kind is ChangeKind.APPEND:
@@ -284,5 +284,5 @@ def _changed(change: Change, current: str) -> str | None:
 
 def _value(change: Change) -> str:
     if change.value is None:
-        raise InvalidRequest(f"{change.name[:100]} has no value.")
+        raise InvalidRequest(f"{change.name[:100]} has no value; give one.")
     return change.value

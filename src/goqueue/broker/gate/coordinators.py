@@ -1,4 +1,4 @@
-"""Which nodes coordinate what, for clients that go to the coordinator themselves."""
+"""Finding coordinators, for clients that connect to the coordinator themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from goqueue.model.errors import GoQueueError
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-Coordinators = dict[str, int | GoQueueError]  # a node for each name, or why it is not named
+Coordinators = dict[str, int | GoQueueError]  # a node for each name, or the error
 
 
 async def find_coordinators(
@@ -22,9 +22,9 @@ async def find_coordinators(
     partition_of: Callable[[str], int],
     names: Iterable[str],
 ) -> dict[str, int]:
-    """The node that coordinates each name, -1 while there is none.
+    """Return the coordinator of each name, -1 if there is none.
 
-    Waits a short time until every coordinator has an address at the listener of the client.
+    Waits a short time until every coordinator has an address at the client's listener.
     """
     numbers = {name: partition_of(name) for name in names}
 

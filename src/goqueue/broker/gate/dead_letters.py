@@ -1,4 +1,4 @@
-"""Operations on dead letters, and the jobs that bring them back."""
+"""Operations on dead letters and redrives."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class DamagedLetters(NamedTuple):
-    """Offsets of a dead-letter topic that cannot be read any more, and why."""
+    """Offsets of a dead-letter topic that cannot be read any more, and the reason."""
 
     partition: int
     offset: int
@@ -48,9 +48,9 @@ class DamagedLetters(NamedTuple):
 
 
 class DeadLetterPage(NamedTuple):
-    """Dead letters, where to go on in each partition, and what could not be read."""
+    """Dead letters, where each partition continues, and what could not be read."""
 
-    dead_letter_topic: str  # empty while there is none
+    dead_letter_topic: str  # empty if it does not exist yet
     letters: list[Letter]
     positions: list[int]
     damaged: list[DamagedLetters]
@@ -58,7 +58,7 @@ class DeadLetterPage(NamedTuple):
 
 
 def _owner(broker: Broker, _: Arguments) -> int:
-    """The node that knows which dead letters were brought back, of whatever topic."""
+    """Return the node that owns the ledgers of dead letters, which is the same for all topics."""
     return broker.queues.owner_of_state(LEDGER_GROUP)
 
 
@@ -68,7 +68,7 @@ def _dead_letter_topic(arguments: Arguments) -> Iterable[Resource]:
 
 
 class DeadLettersArea(Area):
-    """Dead letters: list them, and bring them back."""
+    """Dead letters: list and redrive them."""
 
     @operation(Action.READ, _dead_letter_topic, owner=_owner, is_reading=True)
     async def list(
@@ -81,7 +81,7 @@ class DeadLettersArea(Area):
         limit: int,
         positions: Sequence[int] | None,
     ) -> DeadLetterPage:
-        """Dead letters that were not brought back, oldest first in each partition."""
+        """Return dead letters that were not redriven, oldest first in each partition."""
         letters = self._broker.dead_letters
         found = letters.find(topic, dead_letter_topic)
         page = await letters.page(
@@ -107,7 +107,7 @@ class DeadLettersArea(Area):
     async def redrive(
         self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
     ) -> Redrive:
-        """Start a job that brings dead letters back to their topics."""
+        """Start a job that moves dead letters back to their topics."""
         target = Resource(ResourceKind.TOPIC, order.target_topic or topic)
         self._check(session, Action.WRITE, target)
         return await self._broker.redrives.start(topic, order, dead_letter_topic)
@@ -116,30 +116,30 @@ class DeadLettersArea(Area):
     async def preview(
         self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
     ) -> Preview:
-        """What a job with this order would bring back now."""
+        """Return what a job with this order would move now."""
         return await self._broker.redrives.preview(topic, order, dead_letter_topic)
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
     async def redrives(self, session: Session, *, topic: str) -> Sequence[Redrive]:
-        """The jobs of a topic, newest first."""
+        """Return the jobs of a topic, newest first."""
         return self._broker.redrives.jobs(topic)
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
     async def show_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Redrive:
-        """A job, and how far it is."""
+        """Return a job and its progress."""
         return self._broker.redrives.get(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner)
     def pause_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
-        """Stop a job after the step that is running, if one is."""
+        """Pause a job after the current step, if there is one."""
         return self._broker.redrives.pause(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner)
     def resume_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
-        """Let a paused job go on."""
+        """Resume a paused job."""
         return self._broker.redrives.resume(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner)
     def cancel_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
-        """End a job. What was brought back stays so, what was not stays a dead letter."""
+        """End a job. What was moved stays moved, the rest stay dead letters."""
         return self._broker.redrives.cancel(topic, redrive_id)

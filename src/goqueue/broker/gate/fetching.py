@@ -1,4 +1,4 @@
-"""What a fetch brings, as front ends see it: whole batches in files, and where a partition ends."""
+"""The result of a fetch, as front ends see it: batches in files, and the bounds of partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from goqueue.model.names import TopicPartition
 
 
 class SendableFile(Protocol):
-    """A file whose bytes go to a socket."""
+    """A file whose bytes are sent to a socket."""
 
     path: str
 
@@ -26,7 +26,7 @@ class SendableFile(Protocol):
 
 
 class FetchedBatches(Protocol):
-    """Whole batches in a file. Those that are trusted may be sent without being read."""
+    """Whole batches in a file. Trusted ones may be sent without reading them (zero-copy)."""
 
     @property
     def file(self) -> SendableFile: ...
@@ -41,11 +41,11 @@ class FetchedBatches(Protocol):
     def is_trusted(self) -> bool: ...
 
     def read(self) -> bytes:
-        """The bytes, verified unless they are trusted; raises if the first batch is damaged."""
+        """Return the bytes, verified unless trusted; raise if the first batch is damaged."""
 
 
 class FetchedPartition(Protocol):
-    """Where a partition begins and ends."""
+    """The bounds of a partition."""
 
     @property
     def name(self) -> TopicPartition: ...
@@ -60,14 +60,14 @@ class FetchedPartition(Protocol):
     def last_stable_offset(self) -> int: ...
 
     def unreadable(self, error: OSError) -> GoQueueError:
-        """The error for a reader whom the disk has failed."""
+        """Return the error for a reader when the disk has failed."""
 
     def damaged(self, error: GoQueueError) -> GoQueueError:
-        """The error for a reader who met a damaged batch."""
+        """Return the error for a reader that encountered a damaged batch."""
 
 
 class AbortedRange(Protocol):
-    """Batches of an aborted transaction: a producer's, from an offset to its marker."""
+    """The range of an aborted transaction: from a producer's first offset to its marker."""
 
     @property
     def producer_id(self) -> int: ...
@@ -77,7 +77,7 @@ class AbortedRange(Protocol):
 
 
 class FetchedData(Protocol):
-    """What is in one place: safe batches, or nothing yet, or an error."""
+    """The data of one requested partition: committed batches, nothing yet, or an error."""
 
     @property
     def partition(self) -> FetchedPartition | None: ...

@@ -1,9 +1,9 @@
-"""Operations that another node must answer.
+"""Forwards operations to the node that must answer them.
 
-What lives on one node at a time, such as the members of a group or the leases of a queue, is
-answered by that node, and the one that was asked passes the answer on. An operation is passed on
-once: two nodes that disagree about an owner, as they may for a moment, would otherwise send it to
-and fro. While nobody owns it, or its owner has just moved, the entry node tries again.
+State that lives on one node at a time, such as the members of a group or the leases of a queue, is
+served by that node, and the node that received the call relays the response. An operation is
+forwarded only once: two nodes that temporarily disagree about an owner would otherwise send it back
+and forth. While there is no owner, or it has just changed, the entry node retries.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from goqueue.model.session import Session
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-ANSWER_MS = 30_000  # for the owner to answer, besides the time that the client said it would wait
-HANDOVER_MS_MAX = 5_000  # longer than it takes to find out that a silent node is dead
+ANSWER_MS = 30_000  # for the owner to answer, in addition to the wait time of the client
+HANDOVER_MS_MAX = 5_000  # longer than it takes to detect that a node has failed
 HANDOVER_RETRY_MS = 50
-CANCELLATION = "cancellation"  # the argument that does not travel
+CANCELLATION = "cancellation"  # the argument that is not sent
 
 _MOVING = (NoOwner, NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 
@@ -42,9 +42,9 @@ Perform = Callable[[Session, Operation, Mapping[str, Any]], Promise[Any]]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """A call without its arguments, which travel beside it."""
+    """A call without its arguments, which are sent separately."""
 
-    number: int  # among those of the node that sends it, to cancel it by
+    number: int  # unique at the sending node, for cancellation
     operation: str
     session: Session
 
@@ -55,7 +55,7 @@ _number_decoder = msgspec.msgpack.Decoder(int)
 
 
 class Forwarder:
-    """Sends operations to the nodes that own what they are about, and performs those of others."""
+    """Sends operations to their owners, and performs those that other nodes send."""
 
     def __init__(self, broker: Broker, peers: Peers, perform: Perform) -> None:
         self.clock = broker.clock
@@ -68,7 +68,7 @@ class Forwarder:
         peers.serve(PeerKind.OPERATION, self._serve)
         peers.listen(PeerKind.OPERATION, self._serve_cancel)
 
-    # Asking
+    # Sending
 
     def route(
         self,
@@ -77,18 +77,18 @@ class Forwarder:
         arguments: Mapping[str, Any],
         perform_here: Callable[[], Promise[Any]],
     ) -> Promise[Any]:
-        """Have an operation answered by its owner; try again while it changes hands."""
+        """Have the owner answer an operation; retry while ownership changes."""
         call = _RoutedCall(self, session, operation, arguments, perform_here)
         call.attempt()
         return call.result
 
     async def attempt(self, call: _RoutedCall) -> Any:
-        """Have a call answered once, by whoever owns now what it is about."""
+        """Have the current owner answer a call, once."""
         operation, arguments = call.operation, call.arguments
         if operation.merge is not None:
             others = [self._send(node, call) for node in self._others()]
             here = await call.perform_here()
-            # All must answer, or the whole would not be one.
+            # All nodes must answer, or the merged result would be incomplete.
             return operation.merge(arguments, [*[await one for one in others], here])
         assert operation.owner is not None
         owner = operation.owner(self._broker, arguments)
@@ -102,10 +102,10 @@ class Forwarder:
         return [one.id for one in self._broker.cluster.nodes() if one.id != self._broker.node_id]
 
     def _send(self, node: int, call: _RoutedCall) -> Promise[Any]:
-        """Have an operation performed by another node; its owner learns when the client goes."""
+        """Have another node perform an operation; it is notified if the client disconnects."""
         assert self._broker.cluster is not None
         result: Promise[Any] = Promise()
-        # Whoever asks a node that is gone must not wait for it.
+        # A call to a failed node must not wait for it.
         if node == NO_OWNER or not self._broker.cluster.is_there(node):
             result.reject(NoOwner())
             return result
@@ -140,7 +140,7 @@ class Forwarder:
             portable = self._portable[operation.name] = Portable(operation.perform)
         return portable
 
-    # Answering
+    # Serving
 
     def _serve(self, caller: int, head: bytes, body: memoryview) -> Promise[Answer]:
         call = _head_decoder.decode(head)
@@ -148,7 +148,9 @@ class Forwarder:
         operation = OPERATIONS.get(call.operation)
         if operation is None:
             answer.reject(
-                UnsupportedVersion(f"Node {self._broker.node_id} has no {call.operation!r}.")
+                UnsupportedVersion(
+                    f"Node {self._broker.node_id} does not support {call.operation!r}."
+                )
             )
             return answer
         portable = self._portable_of(operation)
@@ -169,8 +171,8 @@ class Forwarder:
 
         def give_up() -> None:
             cancellation.cancel()
-            # What is cancelled need not answer, and then would be remembered here for ever.
-            done(None, RequestTimedOut("The client has gone."))
+            # A cancelled call may never complete, and its entry here would then leak.
+            done(None, RequestTimedOut("The client has disconnected."))
 
         self._served[place] = give_up
         self._perform(call.session, operation, arguments).then(done)
@@ -183,9 +185,9 @@ class Forwarder:
 
 
 class _RoutedCall:
-    """A call on its way to its owner: tried again while what it is about changes hands.
+    """A call on its way to its owner, retried while ownership changes.
 
-    An attempt whose outcome nobody knows is repeated only if it changes nothing.
+    An attempt with an unknown outcome is repeated only if it changes nothing.
     """
 
     __slots__ = (

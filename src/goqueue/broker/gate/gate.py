@@ -42,7 +42,7 @@ _Identity = tuple[str, str, str]
 
 
 class Policy(Protocol):
-    """Who may do what."""
+    """Decides which session may do what."""
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool: ...
 
@@ -53,10 +53,10 @@ class Gate:
     def __init__(
         self, broker: Broker, *, policy: Policy | None = None, routes: bool = True
     ) -> None:
-        """Without a policy everybody may do everything.
+        """Without a policy, everything is allowed.
 
         A gate that does not route performs every operation on this node, which refuses what
-        another node owns: for clients that find the owner themselves.
+        another node owns: for protocols whose clients find the owner themselves.
         """
         self.broker = broker
         self.clock = broker.clock
@@ -92,14 +92,14 @@ class Gate:
 
     @policy.setter
     def policy(self, policy: Policy | None) -> None:
-        """From now on another policy holds, also for those who were checked before."""
+        """Replace the policy, and drop all access that was granted under the old one."""
         self._policy = policy
         self._clear_grants()
 
     def grants(self, session: Session) -> Grants:
-        """What a session may write and read; shared by all sessions of an identity.
+        """Return what a session may write and read; sessions of one identity share it.
 
-        A connection holds on to it, and asks again when its client has authenticated anew.
+        A connection keeps it, and requests it again when its client has re-authenticated.
         """
         identity = (session.principal, session.tenant, session.client_host)
         known = self._grants.get(identity)
@@ -116,13 +116,13 @@ class Gate:
         wait_ms: int,
         done: FetchDone,
     ) -> Waiting:
-        """Read from places that readers gave out, now or when there is enough."""
+        """Read from places that readers returned, now or when there is enough data."""
         return self.broker.fetch(
             wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
         )
 
     def racks(self, rack: str) -> Mapping[int, str]:
-        """The nodes of a rack to which a consumer in it may be sent; none if this is one."""
+        """Return the nodes of a rack that its consumers may be sent to; none if this is one."""
         return self.broker.nearest.racks(rack)
 
     def _clear_grants(self) -> None:
@@ -132,7 +132,7 @@ class Gate:
     def call(
         self, session: Session, operation: Operation, area: Area, arguments: Mapping[str, Any]
     ) -> Promise[Any]:
-        """Answer an operation, here or on the node that owns what it is about."""
+        """Answer an operation, here or on the node that owns its subject."""
         try:
             self.authorise(session, operation, arguments)
         except GoQueueError as error:
@@ -147,7 +147,7 @@ class Gate:
     def answer(
         self, session: Session, operation: Operation, area: Area, arguments: Mapping[str, Any]
     ) -> Promise[Any]:
-        """Have a part of an operation that was authorised answered, here or by its owner."""
+        """Answer a part of an authorised operation, here or on its owner."""
         if self._forwarder is None or not operation.is_routed:
             return perform(operation, area, session, arguments)
         return self._forwarder.route(
@@ -166,7 +166,7 @@ class Gate:
     def authorise(
         self, session: Session, operation: Operation, arguments: Mapping[str, Any]
     ) -> None:
-        """Raise unless the session may do this to everything that the operation touches."""
+        """Raise unless the session may access every resource of the operation."""
         if self._policy is not None:
             for touched in operation.resources(arguments):
                 if isinstance(touched, Access):
@@ -175,7 +175,7 @@ class Gate:
                     self.check(session, operation.action, touched)
 
     def check(self, session: Session, action: Action, resource: Resource) -> None:
-        """Raise unless the session may do this."""
+        """Raise unless the session may perform the action on the resource."""
         if self._policy is not None and not self._policy.allows(session, action, resource):
             if self._observer is not None:
                 self._observer.denied(session, action, resource)
@@ -184,7 +184,7 @@ class Gate:
     def perform_for(
         self, session: Session, operation: Operation, arguments: Mapping[str, Any]
     ) -> Promise[Any]:
-        """Perform what another node has authorised and passed on to this one."""
+        """Perform an operation that another node has authorised and forwarded."""
         area: Area = getattr(self, operation.name.partition(".")[0])
         return perform(operation, area, session, arguments)
 
@@ -192,7 +192,7 @@ class Gate:
 def perform(
     operation: Operation, area: Area, session: Session, arguments: Mapping[str, Any]
 ) -> Promise[Any]:
-    """Run an operation on this node; what it raises is in the promise."""
+    """Run an operation on this node; exceptions reject the promise."""
     try:
         answer = operation.perform(area, session, **arguments)
     except Exception as error:

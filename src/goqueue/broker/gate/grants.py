@@ -1,8 +1,8 @@
 """The hot paths: partitions that an identity may write to and read from, checked once.
 
-A producer sends thousands of batches to a partition and a consumer fetches from it as often. So
-the gate checks at the first of them, and gives out a `Writer` or a `Reader`, whose use costs
-nothing more. All of them are dropped when topics or the policy change.
+A producer sends thousands of batches to a partition and a consumer fetches as often. So the gate
+checks access at the first of them, and returns a `Writer` or a `Reader`, whose use needs no more
+checks. All of them are dropped when topics or the policy change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Done = Callable[[GoQueueError | None], None]
 
 
 class Stored(Protocol):
-    """Where a batch is; -1 while it waits for its turn, or where its records got no offsets."""
+    """The offsets of a batch; -1 while it waits for its turn, or if it got no offsets."""
 
     @property
     def base_offset(self) -> int: ...
@@ -55,11 +55,11 @@ class Grants:
         self._session = session
         self._writers: dict[tuple[TopicRef, int], Writer] = {}
         self._readers: dict[tuple[TopicRef, int], Reader] = {}
-        # What a front end derives from its writers, by its own keys.
+        # Data that a front end caches per writer, under its own keys.
         self.routes: dict[bytes, Any] = {}
 
     def writer(self, topic: TopicRef, number: int) -> Writer:
-        """A partition to write to; raises if it does not exist or the identity may not."""
+        """Return a partition to write to; raise if it does not exist or access is denied."""
         place = (topic, number)
         known = self._writers.get(place)
         if known is None:
@@ -68,7 +68,7 @@ class Grants:
         return known
 
     def reader(self, topic: TopicRef, number: int) -> Reader:
-        """A partition to read from; raises if it does not exist or the identity may not."""
+        """Return a partition to read from; raise if it does not exist or access is denied."""
         place = (topic, number)
         known = self._readers.get(place)
         if known is None:
@@ -76,7 +76,7 @@ class Grants:
         return known
 
     def clear(self) -> None:
-        """Topics or the policy have changed: check again."""
+        """Drop all writers and readers, because topics or the policy have changed."""
         self._writers.clear()
         self._readers.clear()
         self.routes.clear()
@@ -94,7 +94,7 @@ class Grants:
 
 
 class _Place:
-    """A partition of this node. It may be opened anew, so it is looked up each time."""
+    """A partition of this node, looked up at each use because it may be reopened."""
 
     __slots__ = ("_broker", "_number", "_topic")
 
@@ -109,7 +109,7 @@ class _Place:
 
 
 class Writer(_Place):
-    """A partition that batches are written to as their producers made them."""
+    """A partition to which batches are written as their producers encoded them."""
 
     __slots__ = ("_session",)
 
@@ -119,7 +119,7 @@ class Writer(_Place):
 
     @property
     def shortage(self) -> GoQueueError | None:
-        """Why a batch that all in-sync replicas must have cannot be stored now."""
+        """Why a batch that needs all in-sync replicas cannot be stored now."""
         return self.partition.shortage
 
     @property
@@ -133,9 +133,9 @@ class Writer(_Place):
         transactional_id: str | None = None,
         joins_transaction: bool = False,
     ) -> Appended | Split | Joining:
-        """Store a batch, now or when it is its turn; `when_stored` tells when it is safe.
+        """Store a batch, now or when it is its turn; use `when_stored` to wait until durable.
 
-        A partition may join the transaction of a batch if `joins_transaction` says so.
+        With `joins_transaction`, the partition may join the transaction of the batch.
         """
         return self._broker.produce(
             self._topic,
@@ -147,13 +147,13 @@ class Writer(_Place):
         )
 
     def refuse(self, batch: Buffer, error: GoQueueError) -> GoQueueError:
-        """The error for a batch that cannot be stored now; its producer will send it again."""
+        """Return the error for a batch that cannot be stored now, and that will be retried."""
         return self._broker.refused(self.partition, batch, error)
 
     def when_stored(
         self, stored: Appended | Split | Joining, done: Done, *, is_replicated: bool
     ) -> None:
-        """Call `done` when a batch is durable here, or on all replicas in sync."""
+        """Call `done` when a batch is durable here, or on all in-sync replicas."""
         if not isinstance(stored, Appended):
             stored.when_committed(done)
         elif is_replicated:
@@ -162,26 +162,26 @@ class Writer(_Place):
             self.partition.when_durable(stored.last_offset, done)
 
     def is_committed(self, stored: Appended | Split | Joining) -> bool:
-        """Whether a batch is safe already, so that nobody has to be called back."""
+        """Whether a batch is already committed, so that no callback is needed."""
         return isinstance(stored, Appended) and stored.last_offset < self.partition.high_watermark
 
     # Runs of small batches
 
     def run_limits(self) -> RunLimits | None:
-        """What a batch must keep to that is stored without a closer look; None: all need one."""
+        """Return the limits for batches stored without further checks; None: check all."""
         if not self._broker.takes_runs(self._topic):
             return None
         return self.partition.run_limits(now_ms=self._broker.clock.wall_ms())
 
     def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
-        """Store plain batches of any producers; their base offsets, packed, and the last offset."""
+        """Store plain batches of any producers; return packed base offsets and the last offset."""
         partition = self.partition
         now_ms = self._broker.clock.wall_ms()
         offsets = partition.append_run(data, pieces, now_ms=now_ms, session=self._session)
         return offsets, partition.log.end_offset - 1
 
     def when_run_stored(self, last_offset: int, done: Done, *, is_replicated: bool) -> None:
-        """Call `done` when everything up to an offset is durable here, or on all replicas."""
+        """Call `done` when all up to an offset is durable here, or on all in-sync replicas."""
         if is_replicated:
             self.partition.when_committed(last_offset, done)
         else:
@@ -189,7 +189,7 @@ class Writer(_Place):
 
 
 class Reader(_Place):
-    """A partition that batches are read from as they are stored."""
+    """A partition from which batches are read as they are stored."""
 
     __slots__ = ()
 
@@ -202,7 +202,7 @@ class Reader(_Place):
         is_committed_only: bool,
         may_follow: bool,
     ) -> Wanted:
-        """What to fetch; whether this node may serve it as a follower is decided here."""
+        """Return what to fetch, and whether this node may serve it as a follower."""
         partition = self.partition
         from_follower = (
             may_follow
@@ -212,5 +212,5 @@ class Reader(_Place):
         return Wanted(partition, offset, bytes_max, leader_epoch, is_committed_only, from_follower)
 
     def nearer(self, racks: Mapping[int, str]) -> int | None:
-        """The follower, among nodes of a rack, that a consumer should read from instead."""
+        """Return the follower in the consumer's rack that it should read from instead."""
         return self._broker.nearest.find(self._topic, self._number, racks)

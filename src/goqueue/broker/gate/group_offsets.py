@@ -33,7 +33,7 @@ class GroupOffsetsArea(Area):
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def commit(self, session: Session, *, call: CommitOffsets) -> OffsetErrors:
-        """Commit offsets, of a member or for a group without any; errors by partition."""
+        """Commit offsets, for a member or for a group without members; return the errors."""
         denied = self._denied(session, Action.READ, [one.topic for one in call.offsets])
         if not denied:
             return await self._broker.stream_progress.commit(call)
@@ -60,7 +60,7 @@ class GroupOffsetsArea(Area):
         is_stable: bool = False,
         must_exist: bool = False,
     ) -> FetchedOffsets:
-        """What is committed in these partitions or in all; a topic without access has nothing."""
+        """Return committed offsets of these partitions or of all, and which topics are denied."""
         fetched = await self._broker.stream_progress.fetch(
             group,
             partitions,
@@ -81,7 +81,7 @@ class GroupOffsetsArea(Area):
 
     @operation(Action.DELETE, group(), owner=coordinator)
     async def delete(self, session: Session, *, group: str, partitions: Wanted) -> OffsetErrors:
-        """Forget committed offsets; errors by partition."""
+        """Delete committed offsets; return the errors by partition."""
         denied = self._denied(session, Action.READ, partitions)
         allowed = {name: numbers for name, numbers in partitions.items() if name not in denied}
         deleted = await self._broker.stream_progress.delete(group, allowed)
@@ -103,7 +103,7 @@ class GroupOffsetsArea(Area):
         target: Position,
         is_dry_run: bool,
     ) -> list[ResetOffset]:
-        """Move the committed offsets of a group without members, or tell where they would go."""
+        """Move the committed offsets of a group without members, or show where they would go."""
         return await self._broker.stream_progress.reset(
             group, topic, partitions, target, is_dry_run=is_dry_run
         )
@@ -111,7 +111,7 @@ class GroupOffsetsArea(Area):
     def _denied(
         self, session: Session, action: Action, topics: Sequence[str] | Mapping[str, object]
     ) -> dict[str, GoQueueError]:
-        """An error for each of these topics that the session may not use so."""
+        """Return an error for each of these topics to which the session is denied access."""
         if self._gate.policy is None:
             return {}
         resources = {name: Resource(ResourceKind.TOPIC, name) for name in topics}

@@ -1,4 +1,4 @@
-"""Which node must answer what is asked about a group."""
+"""Which node must answer an operation on a group."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def coordinator(broker: Broker, arguments: Arguments) -> int:
-    """The coordinator of stream groups of a name, which also knows whether there is one."""
+    """Return the coordinator of a group name, which can check whether a stream group has it."""
     return broker.coordinator_of(arguments["group"])
 
 
 def coordinator_of_call(broker: Broker, arguments: Arguments) -> int:
-    """The same for an operation whose argument `call` names the group."""
+    """Return the coordinator for an operation whose argument `call` names the group."""
     return broker.coordinator_of(arguments["call"].group_id)
 
 
@@ -24,6 +24,6 @@ coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operat
 
 
 def owner_of_group(broker: Broker, arguments: Arguments) -> int:
-    """The owner of a group of either kind."""
+    """Return the owner of a group of either kind."""
     queues, name = broker.queues, arguments["group"]
     return queues.owner_of(name) if queues.is_known(name) else broker.coordinator_of(name)

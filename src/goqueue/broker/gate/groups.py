@@ -1,4 +1,4 @@
-"""Operations on groups of both kinds, and on what a stream group is as a whole."""
+"""Operations on groups of both kinds, and on stream groups as a whole."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ __all__ = [
 GroupKind = Literal["stream", "queue"]
 SettingChanges = dict[str, str | bool | int | float | None]
 
-_QUEUE_STATE = "Stable"  # a queue group has no members that could come and go
+_QUEUE_STATE = "Stable"  # a queue group has no membership that could change
 
 
 class ListedGroup(NamedTuple):
-    """A group in a list; the type and the protocol are those of stream groups."""
+    """A group in a list; type and protocol type are set for stream groups only."""
 
     name: str
     kind: GroupKind
@@ -79,26 +79,26 @@ class ListedGroup(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """How far a group is behind, by partition."""
+    """The lag of a group, by partition."""
 
     kind: GroupKind
     partitions: list[PartitionLag]
 
 
-# In the area `list` is an operation.
+# Inside the area, `list` is an operation.
 ListedGroups = list[ListedGroup]
 TopicNames = list[str]
 Lags = list[PartitionLag]
 
 
 def _merged(_: Arguments, answers: Sequence[ListedGroups]) -> ListedGroups:
-    """Every node knows all queue groups, and the stream groups that it coordinates."""
+    """Merge the groups: every node has all queue groups, and the stream groups it coordinates."""
     found = {(one.name, one.kind): one for answer in answers for one in answer}
     return [found[key] for key in sorted(found)]
 
 
 class GroupsArea(Area):
-    """Groups of both kinds: list, describe, make, change, delete, measure."""
+    """Groups of both kinds: list, describe, create, change, delete, and their lag."""
 
     @operation(Action.DESCRIBE, named_by_owner, merge=_merged, is_reading=True)
     async def list(
@@ -110,7 +110,7 @@ class GroupsArea(Area):
         states: frozenset[GroupState] = frozenset(),
         types: frozenset[GroupType] = frozenset(),
     ) -> ListedGroups:
-        """Groups by name; `states` and `types` choose among stream groups."""
+        """Return groups by name; `states` and `types` filter stream groups."""
         found: ListedGroups = []
         if kind != "queue":
             found += [
@@ -129,19 +129,19 @@ class GroupsArea(Area):
 
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
     async def describe(self, session: Session, *, group: str) -> GroupDescription | QueueGroup:
-        """A group of either kind."""
+        """Describe a group of either kind."""
         if self._broker.queues.is_known(group):
             return self._broker.queues.describe(group)
         return self._describe_stream(group)
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
     async def describe_stream(self, session: Session, *, group: str) -> GroupDescription:
-        """A stream group."""
+        """Describe a stream group."""
         return self._describe_stream(group)
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
     async def rebalances(self, session: Session, *, group: str) -> RebalanceReport:
-        """How often, why and for how long a stream group was rebalanced."""
+        """Return how often, why and for how long a stream group was rebalanced."""
         self._describe_stream(group)
         return self._broker.groups.rebalances(group).report()
 
@@ -149,9 +149,9 @@ class GroupsArea(Area):
     async def put_queue(
         self, session: Session, *, group: str, settings: QueueSettings | None
     ) -> QueueGroup:
-        """Make a queue group, or replace its settings; without any, one that exists stays so.
+        """Create a queue group, or replace its settings; without settings, keep existing ones.
 
-        Its name must not be that of a stream group, which the coordinator of the name knows.
+        The name must not be that of a stream group, which its coordinator can check.
         """
         values = None if settings is None else msgspec.to_builtins(settings)
         await self._broker.queues.create(group, values)
@@ -161,7 +161,7 @@ class GroupsArea(Area):
     async def put_stream(
         self, session: Session, *, group: str, topics: TopicNames, start: Start
     ) -> GroupDescription:
-        """Have a stream group begin in topics, where it has not committed anything yet."""
+        """Set the initial offsets of a stream group in topics where it has committed none."""
         await self._broker.stream_progress.begin(group, topics, start=start)
         return self._describe_stream(group)
 
@@ -169,7 +169,7 @@ class GroupsArea(Area):
     async def change_queue(
         self, session: Session, *, group: str, changes: SettingChanges
     ) -> QueueGroup:
-        """Change some settings of a queue group; None gives one its default again."""
+        """Change some settings of a queue group; None reverts one to its default."""
         if not self._broker.queues.is_known(group):
             self._describe_stream(group)
             raise GroupKindMismatch(group, is_queue=False)
@@ -183,7 +183,7 @@ class GroupsArea(Area):
 
     @operation(Action.DELETE, group(), owner=owner_of_group)
     async def delete(self, session: Session, *, group: str) -> None:
-        """Delete a group of either kind and what it remembers."""
+        """Delete a group of either kind and its state."""
         if self._broker.queues.is_known(group):
             await self._broker.queues.delete(group)
             return
@@ -197,7 +197,7 @@ class GroupsArea(Area):
 
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
     async def lag(self, session: Session, *, group: str) -> GroupLag:
-        """How far a group is behind in every partition of the topics it reads."""
+        """Return the lag of a group in every partition of the topics it reads."""
         kind: GroupKind = "queue" if self._broker.queues.is_known(group) else "stream"
         if kind == "queue":
             lags = self._queue_lag(group)
@@ -214,7 +214,7 @@ class GroupsArea(Area):
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def find_coordinators(self, session: Session, *, groups: Sequence[str]) -> Coordinators:
-        """The node that coordinates each of these stream groups, -1 while there is none."""
+        """Return the coordinator of each of these stream groups, -1 if there is none."""
         found: Coordinators = {}
         for name in groups:
             resource = Resource(ResourceKind.GROUP, name)
@@ -235,11 +235,11 @@ class GroupsArea(Area):
         try:
             return self._broker.groups.describe(group)
         except CoordinatorNotAvailable:
-            # The cluster has had no group yet, so this one does not exist either.
+            # The cluster has never had a stream group, so this one does not exist either.
             raise UnknownGroup(group) from None
 
     async def _describe_made(self, session: Session, group: str) -> QueueGroup:
-        """A queue group that was just made or changed, with the topics that its owner knows."""
+        """Describe a queue group that was just created or changed, with topics from its owner."""
         [made] = [one for one in self._broker.queues.all() if one.name == group]
         if self._broker.queues.owner_of(group) == self._broker.node_id:
             return made
@@ -247,11 +247,11 @@ class GroupsArea(Area):
         try:
             found = await self._gate.answer(session, describe, self, {"group": group})
         except UnknownGroup:
-            return made._replace(topics=[])  # It is so new that its owner does not know it.
+            return made._replace(topics=[])  # The owner does not have its metadata yet.
         return made._replace(topics=found.topics)
 
     def _queue_lag(self, group: str) -> Lags:
-        """For a queue, whatever is not done yet, wherever it is."""
+        """Return the lag of a queue group: all messages that are not done, in any state."""
         return [
             PartitionLag(
                 topic,

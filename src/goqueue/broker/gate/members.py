@@ -1,4 +1,4 @@
-"""Operations of the members of stream groups that read partitions themselves."""
+"""Operations of stream group members that fetch from partitions themselves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def with_member_id(broker: Broker, call: ConsumerHeartbeat) -> ConsumerHeartbeat:
-    """The call with an id of the broker's making for a member that brings none."""
+    """Return the call with a generated member id if the member has none."""
     if call.member_id:
         return call
     return msgspec.structs.replace(call, member_id=broker.new_id().hex())
@@ -61,7 +61,7 @@ class MembersArea(Area):
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def join(self, session: Session, *, call: Join) -> JoinResult:
-        """Enter a group whose leader assigns partitions, or its next generation."""
+        """Join a group whose leader assigns partitions, or its next generation."""
         name = call.instance_id or call.client_id or "member"
         new_id = f"{name}-{self._broker.new_id().hex()}"
         await self._broker.groups.ensure_topic()
@@ -69,7 +69,7 @@ class MembersArea(Area):
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     def sync(self, session: Session, *, call: Sync) -> Promise[SyncResult]:
-        """Bring the assignments as the leader of a group, or get one's own."""
+        """Send the assignments, as the leader of a group, or get the member's own."""
         return self._broker.groups.sync(call)
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
@@ -79,7 +79,7 @@ class MembersArea(Area):
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     def leave(self, session: Session, *, call: Leave) -> Promise[LeaveResult]:
-        """Let members leave a group; an error for each that cannot."""
+        """Remove members from a group; return an error for each that cannot be removed."""
         return self._broker.groups.leave(call)
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)

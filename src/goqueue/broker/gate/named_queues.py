@@ -1,4 +1,4 @@
-"""Operations on queues by name."""
+"""Operations on named queues."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class QueueMessages(NamedTuple):
-    """What was received from a queue, the id of its topic, and the note of the attempt."""
+    """The messages received from a queue, the id of its topic, and the note of the attempt."""
 
     topic_id: bytes
     received: Received
@@ -55,7 +55,7 @@ class QueueMessages(NamedTuple):
 
 
 class Sent:
-    """The results of messages that were sent, in their order."""
+    """The results of sent messages, in order."""
 
     PACKED: ClassVar[Any] = list[tuple[Posted | None, GoQueueError | None]]
 
@@ -83,26 +83,26 @@ class Sent:
 
 
 def _owner(broker: Broker, arguments: Arguments) -> int:
-    """The node that has the leases of a queue."""
+    """Return the node that has the leases of a queue."""
     name = arguments["queue"].name
     queue = broker.named_queues.find(name)
     if queue is None:
-        raise UnknownQueue(name)  # It was there when it was found, so it has been deleted since.
+        raise UnknownQueue(name)  # The caller had found it, so it has been deleted since.
     return broker.named_queues.owner_of(queue)
 
 
 def _owner_if_ordered(broker: Broker, arguments: Arguments) -> int | None:
-    """Any node stores messages; duplicates are recognised by the owner."""
+    """Any node can store messages; only the owner recognises duplicates."""
     return _owner(broker, arguments) if arguments["queue"].is_ordered else None
 
 
 def _maker(broker: Broker, arguments: Arguments) -> int:
-    """The node that makes queues of a name."""
+    """Return the node that creates queues of a name."""
     return broker.named_queues.maker_of(arguments["spec"].name)
 
 
 def _maker_if_resting(broker: Broker, arguments: Arguments) -> int | None:
-    """Any node deletes a queue; where names rest, the one that makes queues must remember it."""
+    """Any node can delete a queue; to block its name, the node that creates queues must do it."""
     if not arguments["rest_ms"]:
         return None
     return broker.named_queues.maker_of(arguments["queue"].name)
@@ -129,7 +129,7 @@ def _new_topic(arguments: Arguments) -> Iterable[Resource]:
 
 
 class NamedQueuesArea(Area):
-    """Queues by name: create, find, change, send, receive, settle, count, purge, move.
+    """Named queues: create, find, change, send, receive, settle, count, purge, move.
 
     A front end finds a queue first, and passes it to the other operations.
     """
@@ -138,23 +138,23 @@ class NamedQueuesArea(Area):
 
     @query(Action.DESCRIBE, named_by_owner)
     def find(self, session: Session, *, name: str) -> NamedQueue | None:
-        """A queue that this node knows."""
+        """Return a queue, by the metadata on this node."""
         return self._visible(session, self._broker.named_queues.find(name))
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def find_latest(self, session: Session, *, name: str) -> NamedQueue | None:
-        """A queue, also one that another node has made a moment ago."""
+        """Return a queue, including one that another node has just created."""
         return self._visible(session, await self._broker.named_queues.find_surely(name))
 
     @query(Action.DESCRIBE, named_by_owner)
     def names_by_group(self, session: Session) -> dict[str, str]:
-        """The names of queues by their groups."""
+        """Return the names of queues by their groups."""
         queues = self._broker.named_queues.all()
         return {one.group: one.name for one in queues if self._visible(session, one)}
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def list(self, session: Session) -> Sequence[NamedQueue]:
-        """All queues by name, also those that other nodes have made a moment ago."""
+        """Return all queues by name, including those that other nodes have just created."""
         queues = await self._broker.named_queues.all_surely()
         return [one for one in queues if self._visible(session, one)]
 
@@ -163,11 +163,11 @@ class NamedQueuesArea(Area):
             return None
         return queue
 
-    # Making, changing, deleting
+    # Creating, changing, deleting
 
     @operation(Action.CREATE, _new_topic, owner=_maker)
     def create(self, session: Session, *, spec: NamedQueueSpec) -> Promise[NamedQueue]:
-        """Make a queue; one that exists with the attributes that are compared is returned."""
+        """Create a queue, or return an existing one whose compared attributes are the same."""
         return self._broker.named_queues.create(spec)
 
     @operation(Action.ALTER, _queue_topic)
@@ -181,7 +181,7 @@ class NamedQueuesArea(Area):
         queue_settings: Mapping[str, Any] | None = None,
         topic_settings: Mapping[str, str] | None = None,
     ) -> Promise[NamedQueue]:
-        """Change some attributes, tags or settings; what is None is removed."""
+        """Change some attributes, tags or settings; None removes one."""
         return self._broker.named_queues.change(
             queue.name,
             attributes=attributes,
@@ -201,7 +201,7 @@ class NamedQueuesArea(Area):
     async def send(
         self, session: Session, *, queue: NamedQueue, postings: Sequence[Posting]
     ) -> Sent:
-        """Store messages, or schedule those that are delayed; those sent before only once."""
+        """Store messages, or schedule delayed ones; duplicates are stored once."""
         if queue.is_ordered:
             queue = await self._latest(queue)
         return Sent(await self._broker.named_queues.send(queue, postings))
@@ -237,7 +237,7 @@ class NamedQueuesArea(Area):
     def delete_messages(
         self, session: Session, *, queue: NamedQueue, receipts: Sequence[str]
     ) -> Promise[Outcomes]:
-        """These messages are done."""
+        """Acknowledge messages."""
         return self._broker.queues.ack(queue.group, receipts)
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
@@ -250,7 +250,7 @@ class NamedQueuesArea(Area):
         visibility_ms: int,
         total_ms_max: int,
     ) -> Promise[Outcomes]:
-        """Keep messages for so long from now on, in all no longer than a time; 0 releases them."""
+        """Extend leases from now, up to a total; 0 makes the messages available at once."""
         if visibility_ms == 0:
             return self._broker.queues.nack(queue.group, receipts, delay_ms=0)
         return self._broker.queues.extend(
@@ -259,7 +259,7 @@ class NamedQueuesArea(Area):
 
     @operation(Action.DESCRIBE, _queue_group, _queue_topic, owner=_owner, is_reading=True)
     async def count(self, session: Session, *, queue: NamedQueue) -> Counts:
-        """How many messages are ready, out and delayed."""
+        """Count the messages that are ready, in flight and delayed."""
         return await self._broker.queue_counting.count(await self._latest(queue))
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
@@ -273,7 +273,7 @@ class NamedQueuesArea(Area):
     async def move(
         self, session: Session, *, queue: NamedQueue, target: str, rate_per_s: int | None
     ) -> Move:
-        """Start to move all messages to a queue, or without one to where they came from."""
+        """Start to move all messages to a queue, or back to where they came from."""
         named = self._broker.named_queues.find(target)
         if named is not None:
             self._check(session, Action.WRITE, _topic(named))
@@ -283,16 +283,16 @@ class NamedQueuesArea(Area):
 
     @operation(Action.DESCRIBE, _queue_group, _queue_topic, owner=_owner, is_reading=True)
     async def moves(self, session: Session, *, queue: NamedQueue) -> Sequence[Move]:
-        """The moves out of a queue, newest first."""
+        """Return the moves out of a queue, newest first."""
         return self._broker.named_queue_moves.jobs(await self._latest(queue))
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
     async def cancel_move(self, session: Session, *, queue: NamedQueue, move_id: str) -> Move:
-        """End a move after the step that is under way."""
+        """End a move after the current step."""
         return await self._broker.named_queue_moves.cancel(await self._latest(queue), move_id)
 
     async def _latest(self, queue: NamedQueue) -> NamedQueue:
-        """The queue as the owner knows it, who may learn of changes before or after others."""
+        """Return the queue by the owner's metadata, which may be newer or older than others'."""
         queues = self._broker.named_queues
         found = queues.find(queue.name) or await queues.find_surely(queue.name)
         if found is None:

@@ -1,4 +1,4 @@
-"""Operations on this node: what it is, how it does, and what is on its disk."""
+"""Operations on this node: its identity, health and storage."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["Identity", "LogDirectory", "NodeArea", "NodeHealth"]
 
 
 class Identity(NamedTuple):
-    """A node and its cluster, whose id is empty until the node belongs to one."""
+    """A node and its cluster, whose id is empty until the node has joined one."""
 
     node_id: int
     cluster_id: str
 
 
 class NodeHealth(NamedTuple):
-    """What a node cannot do."""
+    """What prevents a node from accepting writes."""
 
     is_full: bool
     failed: Sequence[TopicPartition]  # partitions that cannot be written
 
 
 class LogDirectory(NamedTuple):
-    """The data folder of a node, and the bytes of the replicas in it by topic and partition."""
+    """The data folder of a node, and the size of its replicas by topic and partition."""
 
     path: str
     total_bytes: int
@@ -37,47 +37,47 @@ class LogDirectory(NamedTuple):
 
 
 class NodeArea(Area):
-    """This node. Who it is and whether it works is public: probes have no identity."""
+    """This node. Identity and health are public, because probes have no identity."""
 
     @query(Action.DESCRIBE, everybody)
     def identity(self, session: Session) -> Identity:
-        """Which node this is, of which cluster."""
+        """Return the id of this node and of its cluster."""
         return Identity(self._broker.node_id, self._broker.cluster_id)
 
     @query(Action.DESCRIBE, everybody)
     def health(self, session: Session) -> NodeHealth:
-        """What this node cannot do."""
+        """Return what prevents this node from accepting writes."""
         partitions = self._broker.topics.partitions()
         failed = [one.name for one in partitions if one.failure is not None]
         return NodeHealth(self._broker.upkeep.is_full, failed)
 
     @query(Action.DESCRIBE, everybody)
     def waits_for(self, session: Session) -> str:
-        """Why this node cannot serve yet, as a sentence; empty if it can."""
+        """Return why this node cannot serve yet, as a sentence; empty if it can."""
         cluster = self._broker.cluster
         return "" if cluster is None else cluster.waits_for
 
     @query(Action.DESCRIBE, everybody)
     def addresses(self, session: Session) -> Mapping[str, str]:
-        """Where clients find this node, by the name of the listener, as far as that is known."""
+        """Return the registered addresses of this node for clients, by listener."""
         known = self._broker.administration.find_node(self._broker.node_id)
         return {} if known is None else known.addresses
 
     @query(Action.DESCRIBE, everybody)
     def rack(self, session: Session) -> str:
-        """The rack of this node; empty where it has none."""
+        """Return the rack of this node; empty if it has none."""
         return self._broker.settings.cluster.rack
 
     @query(Action.DESCRIBE, cluster)
     def free_bytes(self, session: Session) -> int:
-        """What is free on the disk."""
+        """Return the free bytes on the disk."""
         return self._broker.free_bytes()
 
     @query(Action.DESCRIBE, cluster)
     def log_directory(
         self, session: Session, *, partitions: Sequence[tuple[str, Sequence[int]]] | None = None
     ) -> LogDirectory:
-        """The data folder, with the replicas of some topics or of all; leaves out unknown ones."""
+        """Return the data folder with the replicas of some topics or of all; skip unknown ones."""
         broker = self._broker
         if partitions is None:
             partitions = [(one.name, range(one.partition_count)) for one in broker.topics]
@@ -102,10 +102,10 @@ class NodeArea(Area):
 
     @query(Action.ALTER, cluster)
     def keeps(self, session: Session, *, topic: str, partition: int) -> bool:
-        """Whether this node has a replica of a partition; raises if there is no such partition."""
+        """Whether this node has a replica of a partition; raise if it does not exist."""
         return self._broker.topics.keeps(self._broker.topics.get(topic).partition(partition))
 
     @query(Action.ALTER, cluster)
     def data_directory(self, session: Session) -> str:
-        """The one folder that replicas are in."""
+        """Return the folder that holds all replicas."""
         return str(self._broker.settings.node.data_dir)

@@ -1,4 +1,4 @@
-"""What an operation is, and the table of all of them.
+"""The declaration of operations, and the table of all of them.
 
 An operation is declared where it is performed, as a method of an area:
 
@@ -6,8 +6,8 @@ An operation is declared where it is performed, as a method of an area:
         @operation(Action.DESCRIBE, topic("topic"), owner=owner_of_schedule)
         async def show(self, session: Session, *, schedule_id: str) -> Schedule: ...
 
-The method performs it on the node that must answer. Whoever calls it goes through the gate, and
-gets a promise. Arguments have names, and types that can be sent to another node.
+The method performs it on the node that must answer. Callers go through the gate, and get a promise.
+Arguments are passed by name, and have types that can be sent to another node.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 NO_OWNER = -1
 
 Arguments = Mapping[str, Any]
-# What an operation touches: with its own action, or with another one where that is given.
+# The resources of an operation: with its own action, or with another one where that is given.
 Resources = Callable[[Arguments], Iterable[Resource | Access]]
-# The node that must answer, -1 while there is none, or None where any node can.
+# The node that must answer, -1 if there is none, or None if any node can.
 Owner = Callable[["Broker", Arguments], int | Awaitable[int | None] | None]
-# Makes one answer of those of all nodes, each of which knows only a part.
+# Merges the answers of all nodes, each of which has only a part.
 Merge = Callable[[Arguments, Sequence[Any]], Any]
 
 P = ParamSpec("P")
@@ -43,7 +43,7 @@ A = TypeVar("A", bound="Area")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing that can be asked of a broker."""
+    """One operation of a broker."""
 
     name: str  # area and method
     action: Action
@@ -51,8 +51,8 @@ class Operation:
     perform: Callable[..., Any]
     owner: Owner | None = None
     merge: Merge | None = None
-    is_reading: bool = False  # changes nothing, so it may be repeated when an answer is lost
-    is_immediate: bool = False  # answered at once, from what this node knows
+    is_reading: bool = False  # changes nothing, so it may be repeated when a response is lost
+    is_immediate: bool = False  # answered at once, from local state
 
     @property
     def is_routed(self) -> bool:
@@ -63,18 +63,18 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 class Area:
-    """Operations about one kind of thing. The gate calls it by the name of its class."""
+    """Operations on one kind of object. The gate names it after its class."""
 
     def __init__(self, gate: Gate, broker: Broker) -> None:
         self._gate = gate
         self._broker = broker
 
     def _check(self, session: Session, action: Action, resource: Resource) -> None:
-        """Raise unless a session may do this to something that only the owner can name."""
+        """Raise unless a session may access a resource that only the owner can determine."""
         self._gate.check(session, action, resource)
 
     def _check_create(self, session: Session, topic: str) -> None:
-        """Raise unless a session may create a topic; who may create in the cluster may do that."""
+        """Raise unless a session may create a topic, by its name or in the whole cluster."""
         if not self._may(session, Action.CREATE, CLUSTER):
             self._check(session, Action.CREATE, Resource(ResourceKind.TOPIC, topic))
 
@@ -93,7 +93,7 @@ def operation(
     [Callable[Concatenate[A, Session, P], Awaitable[R]]],
     Callable[Concatenate[A, Session, P], Promise[R]],
 ]:
-    """Declare an operation that may be answered later, here or by another node."""
+    """Declare an asynchronous operation, answered here or by another node."""
 
     def declare(
         method: Callable[Concatenate[A, Session, P], Awaitable[R]],
@@ -113,7 +113,7 @@ def operation(
 def query(
     action: Action, *resources: Resources
 ) -> Callable[[Callable[Concatenate[A, Session, P], R]], Callable[Concatenate[A, Session, P], R]]:
-    """Declare an operation that every node answers at once from what it knows."""
+    """Declare an operation that every node answers at once from its local state."""
 
     def declare(
         method: Callable[Concatenate[A, Session, P], R],
@@ -152,11 +152,11 @@ def _declare(
 
 
 def area_name(class_name: str) -> str:
-    """`DeadLettersArea` is called `dead_letters`."""
+    """Return the name of an area: `dead_letters` for `DeadLettersArea`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", class_name.removesuffix("Area")).lower()
 
 
-# Resources. The name of each function, without underscores, stands in the page of all operations.
+# Resources. The name of each function, without underscores, is shown on the page of operations.
 
 
 def topic(argument: str = "topic") -> Resources:
@@ -164,7 +164,7 @@ def topic(argument: str = "topic") -> Resources:
 
 
 def topics(argument: str = "topics") -> Resources:
-    """Every topic of an argument that names several."""
+    """Return every topic of an argument that names several."""
 
     def resources(arguments: Arguments) -> Iterable[Resource]:
         return [Resource(ResourceKind.TOPIC, name) for name in arguments.get(argument) or ()]
@@ -186,12 +186,12 @@ def subject(argument: str = "subject") -> Resources:
 
 
 def named_by_owner(_: Arguments) -> Iterable[Resource]:
-    """For an id that says nothing to other nodes: the method checks what it finds behind it."""
+    """For an id that only the owner can resolve: the method checks the resource it finds."""
     return ()
 
 
 def everybody(_: Arguments) -> Iterable[Resource]:
-    """For what every client may know, such as where to find nodes."""
+    """For information open to every client, such as the addresses of nodes."""
     return ()
 
 
@@ -200,7 +200,7 @@ def cluster(_: Arguments) -> Iterable[Resource]:
 
 
 def also(action: Action, resources: Resources) -> Resources:
-    """Resources to which the operation does something else than its main action."""
+    """Return resources that the operation accesses with another action than its main one."""
 
     def accesses(arguments: Arguments) -> Iterable[Access]:
         for one in resources(arguments):
@@ -212,7 +212,7 @@ def also(action: Action, resources: Resources) -> Resources:
 
 
 def _named(kind: ResourceKind, argument: str) -> Resources:
-    """The name in an argument, or in a field of one, such as `call.group_id`."""
+    """Return the name in an argument, or in a field of one, such as `call.group_id`."""
     first, _, field = argument.partition(".")
 
     def resources(arguments: Arguments) -> Iterable[Resource]:
@@ -240,5 +240,5 @@ def _all_of(parts: Sequence[Resources]) -> Resources:
 
 
 def words_of(function: Callable[..., Any]) -> str:
-    """What a function of resources or owners is called, as words."""
+    """Return the name of a resource or owner function, as words."""
     return str(getattr(function, "__name__", function)).strip("_").replace("_", " ")

@@ -1,4 +1,4 @@
-"""Operations of the members of stream groups that poll, and leave their positions to the broker."""
+"""Operations of stream group members that poll, and whose positions the broker tracks."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class PollingArea(Area):
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def join(self, session: Session, *, call: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        """Enter a group; what an earlier member of the id was given is forgotten."""
+        """Join a group; the state of an earlier member with the same id is dropped."""
         return await self._broker.stream_polling.join(with_member_id(self._broker, call))
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def heartbeat(
         self, session: Session, *, call: ConsumerHeartbeat
     ) -> ConsumerHeartbeatResult:
-        """Stay in a group, confirm what was given up, get what to hold."""
+        """Stay in a group, confirm revoked partitions, and get the assigned ones."""
         return await self._broker.stream_polling.heartbeat(call)
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def leave(self, session: Session, *, call: ConsumerHeartbeat) -> None:
-        """Leave a group; the partitions go to the other members at once."""
+        """Leave a group; its partitions go to the other members at once."""
         await self._broker.stream_polling.leave(call)
 
-    # Its answer may be lost between nodes as it may be on the way to the client, whose `after`
-    # takes back what was handed out with it. So it may be repeated.
+    # The response may be lost between nodes or on the way to the client, whose `after` takes back
+    # what was delivered with it. So it may be repeated.
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call, is_reading=True)
     async def poll(
         self, session: Session, *, call: Poll, wait_ms: int, cancellation: Cancellation

@@ -1,4 +1,4 @@
-"""The arguments and the answer of an operation, as bytes that another node can read."""
+"""Encodes the arguments and the answer of an operation for another node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AWAITABLE = (Promise, Awaitable, Coroutine)
 
 @runtime_checkable
 class Packed(Protocol):
-    """A type that is not plain data, and says how it travels."""
+    """A type that is not plain data, and defines its own encoding."""
 
     def pack(self) -> Any: ...
 
@@ -29,7 +29,7 @@ class Packed(Protocol):
 
 
 class Portable:
-    """Codecs for one operation, made from the annotations of its method at first need."""
+    """Codecs for one operation, built from the annotations of its method at first use."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         hints = get_type_hints(method)
@@ -40,7 +40,7 @@ class Portable:
         ]
         self.waits = any(hints[one.name] is Cancellation for one in parameters)
         self._names = [one.name for one in parameters if hints[one.name] is not Cancellation]
-        # A tuple keeps the order of the declaration; every argument is sent.
+        # A tuple has the order of the declaration; every argument is sent.
         kinds = tuple(hints[name] for name in self._names)
         self._defaults = {
             one.name: one.default
@@ -65,7 +65,7 @@ class Portable:
 
 
 def _awaited(kind: Any) -> Any:
-    """The type of an answer, whether the method returns it or a promise of it."""
+    """Return the type of an answer, whether the method returns it or a promise of it."""
     if get_origin(kind) in _AWAITABLE:
         return get_args(kind)[-1]
     return kind

@@ -19,7 +19,7 @@ __all__ = ["EpochOutcome", "QueriesArea", "QueryView"]
 
 
 def _transactional_ids_of_query(arguments: Arguments) -> Iterable[Resource]:
-    """A query is granted by the prefix that the transactional ids of its transactions have."""
+    """Access to a query is granted by the common prefix of its transactional ids."""
     return (Resource(ResourceKind.TRANSACTIONAL_ID, PREFIX + arguments["query_id"]),)
 
 
@@ -32,12 +32,12 @@ class QueriesArea(Area):
 
     @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
     def open(self, session: Session, *, query_id: str, run_name: str) -> Promise[QueryView]:
-        """Begin a run of a query; earlier runs are fenced, and what they left is aborted."""
+        """Start a run of a query; fence earlier runs, and abort their open transactions."""
         return self._broker.epochs.open(query_id, run_name)
 
     @operation(Action.DESCRIBE, _transactional_ids_of_query, owner=_coordinator, is_reading=True)
     async def show(self, session: Session, *, query_id: str) -> QueryView:
-        """The newest run and the newest epoch of a query."""
+        """Return the newest run and the newest epoch of a query."""
         return self._broker.epochs.describe(query_id)
 
     @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
@@ -51,7 +51,7 @@ class QueriesArea(Area):
         transaction_ids: Sequence[str],
         is_last: bool,
     ) -> EpochOutcome:
-        """Commit prepared transactions as one epoch, unless it is committed."""
+        """Commit prepared transactions as one epoch, unless it is already committed."""
         ids = self._broker.transacting.ids
         return await self._broker.epochs.commit(
             query_id,

@@ -43,19 +43,19 @@ __all__ = [
     "Totals",
 ]
 
-Outcomes = list[GoQueueError | None]  # of receipts, in their order
+Outcomes = list[GoQueueError | None]  # one for each receipt, in order
 Edge = Literal["earliest", "latest"]
 
 
 class AckedAndReceived(NamedTuple):
-    """Messages, and the outcomes of the receipts that were acknowledged before."""
+    """Messages, and the outcomes of the receipts that were acknowledged first."""
 
     outcomes: Outcomes
     received: Received
 
 
 def _merge_lanes(_: Arguments, answers: Sequence[TopicLanes]) -> TopicLanes:
-    """Every node counts in the replicas that it has, and knows the groups that it owns."""
+    """Merge lanes: every node counts its own replicas, and has the groups that it owns."""
     whole = answers[-1]
     stored = whole.stored
     for answer in answers[:-1]:
@@ -85,10 +85,11 @@ class QueuesArea(Area):
         visibility_ms: int | None,
         cancellation: Cancellation,
     ) -> Promise[Received]:
-        """Lease messages, now or when there are some. A group that is not there is made.
+        """Lease messages, now or when some arrive. A missing group is created.
 
-        It is made where it is known whether a stream group has the name. That node then refuses
-        unless it owns the new group, too, and the entry node finds the owner.
+        The coordinator of its name creates it, because it can check for a stream group of that
+        name. That node then refuses unless it also owns the new group, and the entry node finds
+        the owner.
         """
         receive = partial(
             self._receive,
@@ -107,7 +108,7 @@ class QueuesArea(Area):
     async def _receive_from_new(
         self, topic: str, receive: Callable[[], Promise[Received]]
     ) -> Received:
-        """Make the topic first: a group of a topic that cannot be made is not made either."""
+        """Create the topic first, so that no group is created if that fails."""
         await self._broker.topic_in_use(topic)
         return await receive()
 
@@ -150,7 +151,7 @@ class QueuesArea(Area):
         """Acknowledge earlier messages, then receive. Messages are returned even if acks fail."""
         if self._broker.topics.find(topic) is None:
             await self._broker.topic_in_use(topic)
-        self._broker.queues.served(group, topic)  # Else nothing is acknowledged.
+        self._broker.queues.served(group, topic)  # Raise before anything is acknowledged.
         acked = self._broker.queues.ack(group, receipts)
         received = await self._receive(
             group,
@@ -171,28 +172,28 @@ class QueuesArea(Area):
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def ack(self, session: Session, *, group: str, receipts: Sequence[str]) -> Promise[Outcomes]:
-        """These messages are done."""
+        """Acknowledge messages."""
         return self._broker.queues.ack(group, receipts)
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def nack(
         self, session: Session, *, group: str, receipts: Sequence[str], delay_ms: int | None
     ) -> Promise[Outcomes]:
-        """These messages are delivered again, after a delay or after the group's backoff."""
+        """Return messages for redelivery after a delay or after the group's backoff."""
         return self._broker.queues.nack(group, receipts, delay_ms=delay_ms)
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def reject(
         self, session: Session, *, group: str, receipts: Sequence[str], reason: str
     ) -> Promise[Outcomes]:
-        """These messages go to the dead-letter topic."""
+        """Move messages to the dead-letter topic."""
         return self._broker.queues.reject(group, receipts, reason=reason)
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def extend(
         self, session: Session, *, group: str, receipts: Sequence[str], visibility_ms: int | None
     ) -> Promise[Outcomes]:
-        """Keep these messages for longer, counted from now."""
+        """Extend leases, counted from now."""
         return self._broker.queues.extend(group, receipts, visibility_ms=visibility_ms)
 
     # Position
@@ -208,7 +209,7 @@ class QueuesArea(Area):
         offsets: Mapping[int, int] | None = None,
         time_ms: int | None = None,
     ) -> dict[int, int]:
-        """Deliver again from an edge, from offsets or from a time on; where each partition is."""
+        """Deliver again from an edge, offsets or a time on; return each partition's position."""
         if to is not None:
             offsets = await self._edge(topic, to)
         return await self._broker.queues.rewind(group, topic, offsets=offsets, time_ms=time_ms)
@@ -223,7 +224,7 @@ class QueuesArea(Area):
 
     @operation(Action.READ, group(), topic(), owner=owner_of_group)
     def purge(self, session: Session, *, group: str, topic: str) -> Promise[dict[int, int]]:
-        """Finish everything that is there now; where each partition goes on."""
+        """Finish everything stored so far; return where each partition continues."""
         return self._broker.queues.purge(group, topic)
 
     # Inspection
@@ -239,15 +240,15 @@ class QueuesArea(Area):
         offset: int | None,
         limit: int,
     ) -> Promise[list[PeekedMessage]]:
-        """Messages with their state, of one partition or of all; nothing changes."""
+        """Return messages with their state, of one partition or of all, without changing them."""
         return self._broker.queues.peek(group, topic, partition, offset=offset, count=limit)
 
     @operation(Action.DESCRIBE, group(), topic(), owner=owner_of_group, is_reading=True)
     async def stats(self, session: Session, *, group: str, topic: str) -> QueueStats:
-        """What is ready, in flight and waiting."""
+        """Return the number of messages that are ready, in flight and waiting."""
         return self._broker.queues.stats(group, topic)
 
     @operation(Action.DESCRIBE, topic(), merge=_merge_lanes, is_reading=True)
     async def lanes(self, session: Session, *, topic: str) -> TopicLanes:
-        """How the priority lanes of a topic are set, what they hold, and how each group fares."""
+        """Return the lane settings of a topic, their contents, and the statistics of each group."""
         return self._broker.queues.lanes(topic)

@@ -1,4 +1,4 @@
-"""Operations on the placement of partitions: elect their leaders, move their replicas."""
+"""Operations on the placement of partitions: elect leaders, move replicas."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from goqueue.model.session import Session
 
 __all__ = ["Move", "MoveProgress", "PartitionView", "ReassignmentsArea", "ReplicaProgress"]
 
-PROGRESS_MAX = 0.99  # before the cluster counts on the new replicas
+PROGRESS_MAX = 0.99  # until the new replicas are in sync
 
 Outcomes = list[GoQueueError | None]
 _Begin = Callable[[Topic, int], Promise[None]]
 
 
 class Move(NamedTuple):
-    """New replicas for a partition; without any its move is given up."""
+    """New replicas for a partition; None cancels its move."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Move(NamedTuple):
 
 
 class ReplicaProgress(msgspec.Struct, array_like=True):
-    """How far one node's replica has come."""
+    """The progress of one node's replica."""
 
     node: int
     start_offset: int
@@ -43,7 +43,7 @@ class ReplicaProgress(msgspec.Struct, array_like=True):
 
 
 class MoveProgress(msgspec.Struct, array_like=True):
-    """A move that is under way, with the replicas of the nodes that have answered."""
+    """A move in progress, with the replicas of the nodes that have answered."""
 
     view: PartitionView
     replicas: list[ReplicaProgress]
@@ -54,7 +54,7 @@ class MoveProgress(msgspec.Struct, array_like=True):
 
 
 def _merge(_: Arguments, answers: Sequence[list[MoveProgress]]) -> list[MoveProgress]:
-    """The moves as the node that was asked knows them, with the replicas of all nodes."""
+    """Merge moves: those of the node that was called, with the replicas of all nodes."""
     moves = {(one.view.topic, one.view.number): one for one in answers[-1]}
     for answer in answers[:-1]:
         for other in answer:
@@ -69,15 +69,15 @@ def _merge(_: Arguments, answers: Sequence[list[MoveProgress]]) -> list[MoveProg
 
 
 class ReassignmentsArea(Area):
-    """Where partitions are kept: show, elect leaders, move replicas."""
+    """The placement of partitions: show, elect leaders, move replicas."""
 
-    # Looking
+    # Inspection
 
     @query(Action.DESCRIBE, cluster)
     def placed(
         self, session: Session, *, topic: str | None = None, numbers: Sequence[int] | None = None
     ) -> list[PartitionView]:
-        """Partitions by topic and number: of all topics, of one, or some of one."""
+        """Return partitions by topic and number: of all topics, of one, or some of one."""
         administration = self._broker.administration
         if topic is None:
             return list(administration.partitions())
@@ -90,7 +90,7 @@ class ReassignmentsArea(Area):
     def moving(
         self, session: Session, *, topic: str | None = None, partition: int | None = None
     ) -> list[PartitionView]:
-        """The partitions that are moving, perhaps of one topic; or the one that is named."""
+        """Return the moving partitions of all topics or of one, or one named partition."""
         if topic is not None:
             found = self._broker.topics.get(topic)
             if partition is not None:
@@ -100,9 +100,9 @@ class ReassignmentsArea(Area):
 
     @operation(Action.DESCRIBE, cluster, merge=_merge, is_reading=True)
     async def progress(self, session: Session, *, topic: str | None = None) -> list[MoveProgress]:
-        """The moves under way, and how far the replicas of all nodes have come.
+        """Return the moves in progress, with the progress of the replicas on all nodes.
 
-        Each node answers with its own replicas. A node that is alone moves nothing.
+        Each node answers for its own replicas. A single node has no moves.
         """
         moving = self._broker.administration.moving()
         return [self._progress_here(one) for one in moving if topic in (None, one.topic)]
@@ -126,14 +126,14 @@ class ReassignmentsArea(Area):
     def plan_away(
         self, session: Session, *, node: int, topic: str | None = None
     ) -> list[PartitionView]:
-        """What a node keeps, with replicas on other nodes as the target."""
+        """Plan to move all replicas of a node to other nodes."""
         administration = self._broker.administration
         administration.node(node)
         found = None if topic is None else self._broker.topics.get(topic)
         views = list(administration.partitions(found))
         return plan_away(views, leaving=node, nodes=administration.nodes())
 
-    # Changing: all begin at once, and each partition has an outcome of its own.
+    # Changing: all start at once, and each partition has its own outcome.
 
     @operation(Action.ALTER, cluster)
     async def elect(
@@ -143,7 +143,7 @@ class ReassignmentsArea(Area):
         partitions: Sequence[TopicPartition],
         is_unclean: bool = False,
     ) -> Outcomes:
-        """Have the first replica of each partition lead, or, if `is_unclean`, any that is left."""
+        """Make the preferred replica of each partition leader or, if `is_unclean`, any replica."""
 
         def begin(topic: Topic, number: int) -> Promise[None]:
             return self._broker.administration.elect(topic, number, is_unclean=is_unclean)
@@ -159,7 +159,7 @@ class ReassignmentsArea(Area):
         throttle_bytes_per_second: int | None = None,
         may_resize: bool = True,
     ) -> Outcomes:
-        """Move the replicas of partitions to other nodes, or give moves up."""
+        """Move the replicas of partitions to other nodes, or cancel moves."""
 
         def begin_of(move: Move) -> _Begin:
             return lambda topic, _: self._begin_move(
@@ -174,7 +174,7 @@ class ReassignmentsArea(Area):
     async def throttle(
         self, session: Session, *, partitions: Sequence[TopicPartition], bytes_per_second: int
     ) -> Outcomes:
-        """Let moves that are under way go on this fast; 0 is without limit."""
+        """Limit the rate of moves in progress; 0 is unlimited."""
 
         def begin(topic: Topic, number: int) -> Promise[None]:
             return self._broker.administration.throttle_reassignment(
@@ -192,15 +192,15 @@ class ReassignmentsArea(Area):
             return administration.cancel_reassignment(topic, view.number)
         if not may_resize and len(move.replicas) != len(view.replicas):
             raise InvalidReplicationFactor(
-                f"{topic.name}/{view.number} has {len(view.replicas)} replicas, and this request "
-                "is not to change how many."
+                f"{topic.name}/{view.number} has {len(view.replicas)} replicas; name as many, or "
+                "allow the request to change the replication factor."
             )
         return administration.reassign(
             topic, view.number, move.replicas, throttle_bytes_per_second=throttle
         )
 
     async def _each(self, wanted: Sequence[tuple[TopicPartition, _Begin]]) -> Outcomes:
-        """Begin all at once, then wait; an error concerns its partition alone."""
+        """Start all, then wait; an error affects only its own partition."""
         begun: list[Promise[None] | GoQueueError] = []
         for partition, begin in wanted:
             try:
@@ -222,7 +222,7 @@ class ReassignmentsArea(Area):
 
 
 def _progress(move: MoveProgress) -> float:
-    """How much of the leader's records the new replica that is farthest behind has."""
+    """Return the fraction of the leader's records that the slowest new replica has."""
     view = move.view
     if all(node in view.in_sync for node in view.adding):
         return 1.0
@@ -237,7 +237,7 @@ def _progress(move: MoveProgress) -> float:
 
 
 def _estimate(move: MoveProgress) -> None:
-    """Compute how much is to be copied yet, how fast that goes, and how long it would take so."""
+    """Compute how much is left to copy, at which rate, and how long it will take."""
     view = move.view
     replicas = {one.node: one for one in move.replicas}
     leader = replicas.get(view.leader)

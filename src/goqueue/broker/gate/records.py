@@ -51,7 +51,7 @@ __all__ = [
 
 
 def _leader(broker: Broker, arguments: Arguments) -> int | None:
-    """The node that leads a partition; what does not exist is refused by any node."""
+    """Return the leader of a partition; any node can refuse one that does not exist."""
     found = broker.topics.find(arguments["topic"])
     number = arguments["partition"]
     if found is None or not 0 <= number < found.partition_count:
@@ -75,9 +75,9 @@ class RecordsArea(Area):
         waits: bool = True,
         now_ms: int | None = None,
     ) -> Promise[list[PublishResult]]:
-        """Store records, or schedule those that are delayed; a result for each.
+        """Store records, or schedule delayed ones; return a result for each.
 
-        A topic that does not exist is made, if settings allow that.
+        A missing topic is created, if the settings allow that.
         """
         if self._broker.topics.find(topic) is None:
             return promised(self._publish_first(session, topic, records, partition, waits, now_ms))
@@ -100,7 +100,7 @@ class RecordsArea(Area):
 
     @operation(Action.WRITE, topic())
     async def prepare(self, session: Session, *, topic: str) -> None:
-        """Raise unless records can be published to a topic; it is made at its first use."""
+        """Raise unless records can be published to a topic; create it at its first use."""
         found = self._broker.topics.find(topic)
         if found is None:
             self._check_create(session, topic)
@@ -123,7 +123,7 @@ class RecordsArea(Area):
         is_committed_only: bool = True,
         cancellation: Cancellation,
     ) -> PageView:
-        """Read records one by one, waiting for the first if there is none."""
+        """Read decoded records, waiting for the first if there is none."""
         places = await self._find_places(topic, spans, is_committed_only)
         reading = self._broker.read(
             places,
@@ -146,7 +146,7 @@ class RecordsArea(Area):
         bytes_max: int,
         is_committed_only: bool = True,
     ) -> Record:
-        """The record at an offset."""
+        """Return the record at an offset."""
         found = self._broker.topics.get(topic)
         known = found.partition(partition)
         [bounds] = await self._broker.look(found, [partition])
@@ -174,7 +174,7 @@ class RecordsArea(Area):
         spans: Sequence[Span],
         is_committed_only: bool = True,
     ) -> RecordStream:
-        """A reader of partitions that goes on where its last page ended."""
+        """Return a reader of partitions that continues where its last page ended."""
         places = await self._find_places(topic, spans, is_committed_only)
         resource = Resource(ResourceKind.TOPIC, topic)
         return _Stream(
@@ -207,11 +207,11 @@ class RecordsArea(Area):
         may_guess: bool = False,
         with_records_end: bool = False,
     ) -> Sequence[Bounds]:
-        """Where partitions begin and end, as their leaders see them; by default all of a topic.
+        """Return the bounds of partitions from their leaders; by default all of a topic.
 
-        Only the moments `times_ms`, and the end of the records only `with_records_end`, may be
-        looked for in partitions of other nodes. With `may_guess`, this node's replica answers
-        where no leader does.
+        Searching for the times `times_ms`, and for the last record `with_records_end`, is done on
+        the leaders and only if requested. With `may_guess`, the local replica answers where no
+        leader does.
         """
         found = self._broker.topics.get(topic)
         return await self._broker.look(
@@ -233,9 +233,9 @@ class RecordsArea(Area):
         leader_epoch: int = -1,
         is_committed_only: bool = False,
     ) -> FoundOffset | None:
-        """What is at a position of a partition that this node leads; None if there is nothing.
+        """Return what is at a position of a partition led by this node; None if nothing is.
 
-        `leader_epoch` is the one that the client knows, -1 if it knows none.
+        `leader_epoch` is the epoch in the client's metadata, -1 if it has none.
         """
         found = self._broker.topics.get(topic).partition(partition)
         found.check_leading()
@@ -246,7 +246,7 @@ class RecordsArea(Area):
     def epoch_end(
         self, session: Session, *, topic: str, partition: int, epoch: int, leader_epoch: int = -1
     ) -> tuple[int, int]:
-        """The last epoch up to the one asked for that has records, and where these end."""
+        """Return the last epoch, up to the given one, that has records, and its end offset."""
         found = self._broker.topics.get(topic).partition(partition)
         found.check_leading()
         found.check_epoch(leader_epoch)
@@ -264,9 +264,9 @@ class RecordsArea(Area):
         before_offset: int,
         timeout_ms: int = DELETION_TIMEOUT_MS,
     ) -> Promise[int]:
-        """Delete the records of a partition before an offset, or with -1 all that are committed.
+        """Delete the records of a partition before an offset, or with -1 all committed ones.
 
-        Resolves with the first offset that is left when no replica in sync has them any more.
+        Resolves with the new log start when no in-sync replica has them any more.
         """
         return self._broker.delete_records(
             topic, partition, before_offset=before_offset, timeout_ms=timeout_ms
@@ -283,8 +283,8 @@ class RecordsArea(Area):
     ) -> list[tuple[int, int]]:
         """Delete the records of one partition or of all before a position, or all committed ones.
 
-        The partitions, each with the first offset that is left. All offsets are found before
-        anything is deleted, so that one that is refused deletes nothing.
+        Returns the partitions with their new log starts. All offsets are determined before
+        anything is deleted, so that an error deletes nothing.
         """
         found = self._broker.topics.get(topic)
         policy = found.settings.log
@@ -305,7 +305,7 @@ class RecordsArea(Area):
 
 
 class _Stream:
-    """Reads partitions page by page. Whether the session may do that is checked for each page."""
+    """Reads partitions page by page, and checks the session's access for each page."""
 
     def __init__(
         self,

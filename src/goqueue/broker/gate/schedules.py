@@ -1,4 +1,4 @@
-"""Operations on messages that wait until they are due."""
+"""Operations on scheduled messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _owner(broker: Broker, arguments: Arguments) -> int:
 
 
 class SchedulesArea(Area):
-    """Messages that wait: list, count, show, move, cancel."""
+    """Scheduled messages: list, count, show, move, cancel."""
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
     def list(
@@ -40,7 +40,7 @@ class SchedulesArea(Area):
         limit: int,
         after: str,
     ) -> Promise[SchedulePage]:
-        """What waits, by due time, after a cursor."""
+        """Return scheduled messages by due time, after a cursor."""
         return self._broker.schedules.list(
             topic=topic, from_ms=from_ms, until_ms=until_ms, limit=limit, after=after
         )
@@ -49,39 +49,39 @@ class SchedulesArea(Area):
     def count(
         self, session: Session, *, topic: str | None, from_ms: int, until_ms: int
     ) -> Promise[int]:
-        """How many messages wait."""
+        """Count the scheduled messages."""
         return self._broker.schedules.count(topic=topic, from_ms=from_ms, until_ms=until_ms)
 
     @operation(Action.DESCRIBE, cluster, is_reading=True)
     def stats(self, session: Session) -> Promise[ScheduleStats]:
-        """How much waits, and how late messages were released."""
+        """Return how many messages are scheduled, and how late messages were released."""
         return self._broker.schedules.stats_of_all()
 
     @operation(Action.READ, named_by_owner, owner=_owner, is_reading=True)
     async def show(self, session: Session, *, schedule_id: str) -> Schedule:
-        """A message that waits."""
+        """Return a scheduled message."""
         found = self._broker.schedules.get(schedule_id)
         self._check(session, Action.READ, Resource(ResourceKind.TOPIC, found.topic))
         return found
 
     @operation(Action.WRITE, named_by_owner, owner=_owner)
     def move(self, session: Session, *, schedule_id: str, due_ms: int) -> Promise[None]:
-        """Let a message appear at another time."""
+        """Change the due time of a message."""
         self._check_write(session, schedule_id)
         return self._broker.schedules.reschedule(schedule_id, due_ms)
 
     @operation(Action.WRITE, named_by_owner, owner=_owner)
     def cancel(self, session: Session, *, schedule_id: str) -> Promise[None]:
-        """Let a message never appear."""
+        """Cancel a message."""
         self._check_write(session, schedule_id)
         return self._broker.schedules.cancel(schedule_id)
 
     @operation(Action.WRITE, named_by_owner)
     async def cancel_many(self, session: Session, *, schedule_ids: Sequence[str]) -> Outcomes:
-        """Let messages never appear; an error for each that cannot be cancelled."""
+        """Cancel messages; return an error for each that cannot be cancelled."""
         if self._gate.policy is None:
             return await self._broker.schedules.cancel_many(schedule_ids)
-        # Only the owner of a message knows its topic, and so whether this is allowed.
+        # Only the owner of a message has its topic, and can check access to it.
         calls = [self.cancel(session, schedule_id=one) for one in schedule_ids]
         outcomes: Outcomes = []
         for call in calls:

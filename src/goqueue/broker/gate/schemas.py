@@ -1,7 +1,7 @@
 """Operations of the schema registry.
 
-Every node answers questions from its replica of the registry. The leader of the registry's topic
-takes changes, and answers what must know all changes before it.
+Every node answers reads from its replica of the registry. The leader of the registry's topic
+takes changes, and answers reads that must see all earlier changes.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ T = TypeVar("T")
 
 
 class ShownSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """What an id stands for."""
+    """The schema of an id."""
 
     schema: SchemaView
-    number: int | None  # the newest version of the subject that was named which has it
+    number: int | None  # the newest version of the named subject that has it
     subject: Subject | None
-    newest_id: int  # that its context has given
+    newest_id: int  # the last id assigned in its context
 
 
 def _subject_or_cluster(arguments: Arguments) -> Iterable[Resource]:
-    """A subject or a context; what is said for the whole registry holds for the cluster."""
+    """Return a subject or a context; settings of the whole registry belong to the cluster."""
     return (_scope(arguments["subject"]),)
 
 
@@ -93,7 +93,7 @@ class SchemasArea(Area):
         offset: int,
         limit: int,
     ) -> Sequence[str]:
-        """Subjects whose qualified names begin with a prefix; `:*:` stands for every context."""
+        """Return subjects whose qualified names begin with a prefix; `:*:` is every context."""
 
         def ask(registry: Registry) -> Sequence[str]:
             found = listing.subjects(
@@ -116,7 +116,7 @@ class SchemasArea(Area):
         offset: int,
         limit: int,
     ) -> Sequence[int]:
-        """The numbers of a subject's versions, oldest first."""
+        """Return the numbers of a subject's versions, oldest first."""
 
         def ask(registry: Registry) -> Sequence[int]:
             found = listing.version_numbers(
@@ -134,7 +134,7 @@ class SchemasArea(Area):
     async def show_version(
         self, session: Session, *, subject: Subject, number: int, with_deleted: bool, form: str
     ) -> VersionView:
-        """A version of a subject, or its newest; its text in a form if one is named."""
+        """Return a version of a subject, or its newest; with its text in a given format."""
 
         def ask(registry: Registry) -> Version:
             resolved = self._resolve(session, Action.READ, registry, subject)
@@ -152,7 +152,7 @@ class SchemasArea(Area):
         with_deleted: bool,
         form: str,
     ) -> VersionView:
-        """The newest version of a subject whose metadata has these properties."""
+        """Return the newest version of a subject whose metadata has these properties."""
 
         def ask(registry: Registry) -> Version:
             resolved = self._resolve(session, Action.READ, registry, subject)
@@ -173,7 +173,7 @@ class SchemasArea(Area):
         offset: int,
         limit: int,
     ) -> Sequence[int]:
-        """The ids of schemas that refer to a version."""
+        """Return the ids of schemas that refer to a version."""
 
         def ask(registry: Registry) -> Sequence[int]:
             resolved = self._resolve(session, Action.READ, registry, subject)
@@ -194,7 +194,7 @@ class SchemasArea(Area):
         with_deleted: bool,
         form: str,
     ) -> VersionView:
-        """The version of a subject that says the same as a schema."""
+        """Return the version of a subject that is equivalent to a schema."""
         found = await self._broker.schemas.lookup(
             await self._resolved(session, Action.READ, subject),
             request,
@@ -213,7 +213,7 @@ class SchemasArea(Area):
         normalize: bool,
         number: int | None,
     ) -> Sequence[str]:
-        """Why a schema may not follow a version, or those that the subject's level names."""
+        """Return why a schema is incompatible with a version, or by the subject's level."""
         resolved = await self._resolved(session, Action.READ, subject)
         return await self._broker.schemas.compare(
             resolved, request, normalize=normalize, number=number
@@ -229,7 +229,7 @@ class SchemasArea(Area):
         normalize: bool,
         force: bool,
     ) -> VersionView:
-        """Make a schema a version of a subject, unless it is one."""
+        """Register a schema as a version of a subject, unless it already is one."""
         resolved = await self._resolved(session, Action.WRITE, subject)
         version = await self._broker.schemas.register(
             resolved, request, normalize=normalize, force=force
@@ -240,7 +240,7 @@ class SchemasArea(Area):
     async def delete_version(
         self, session: Session, *, subject: Subject, number: int, permanent: bool
     ) -> int:
-        """Mark a version as deleted, or forget it for good; its number."""
+        """Mark a version as deleted, or remove it permanently; return its number."""
         resolved = await self._resolved(session, Action.DELETE, subject)
         return await self._broker.schemas.delete_version(resolved, number, permanent=permanent)
 
@@ -248,7 +248,7 @@ class SchemasArea(Area):
     async def delete_subject(
         self, session: Session, *, subject: Subject, permanent: bool
     ) -> Sequence[int]:
-        """The same for all versions of a subject; their numbers."""
+        """Delete all versions of a subject in the same way; return their numbers."""
         resolved = await self._resolved(session, Action.DELETE, subject)
         return await self._broker.schemas.delete_subject(resolved, permanent=permanent)
 
@@ -265,7 +265,7 @@ class SchemasArea(Area):
         offset: int,
         limit: int,
     ) -> Sequence[VersionView]:
-        """The versions, or the newest one, of each subject whose name begins with a prefix."""
+        """Return all versions, or the newest, of each subject whose name begins with a prefix."""
 
         def ask(registry: Registry) -> Sequence[Version]:
             found = listing.versions(
@@ -282,7 +282,7 @@ class SchemasArea(Area):
     async def show_schema(
         self, session: Session, *, schema_id: int, subject: Subject | None, form: str
     ) -> ShownSchema:
-        """What an id stands for, in the context of a subject if one is named."""
+        """Return the schema of an id, in the context of a subject if one is named."""
 
         def ask(registry: Registry) -> tuple[Content, Version | None, int]:
             named = None if subject is None else registry.scopes.resolve(subject)
@@ -303,7 +303,7 @@ class SchemasArea(Area):
     async def list_places(
         self, session: Session, *, schema_id: int, subject: Subject | None, with_deleted: bool
     ) -> Sequence[tuple[str, int]]:
-        """The subjects, and their versions, that have the schema of an id."""
+        """Return the subjects and versions that have the schema of an id."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
             named = None if subject is None else registry.scopes.resolve(subject)
@@ -318,7 +318,7 @@ class SchemasArea(Area):
 
     @operation(Action.READ, named_by_owner, is_reading=True)
     async def show_guid(self, session: Session, *, guid: str, form: str) -> SchemaView:
-        """What a guid stands for."""
+        """Return the schema of a guid."""
 
         def ask(registry: Registry) -> Content:
             return self._found(session, Action.READ, listing.with_guid(registry, guid)[0])
@@ -328,7 +328,7 @@ class SchemasArea(Area):
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def list_ids(self, session: Session, *, guid: str) -> Sequence[tuple[str, int]]:
-        """The contexts that have a guid, with its id in each."""
+        """Return the contexts that have a guid, with its id in each."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
             found = listing.with_guid(registry, guid)
@@ -343,7 +343,7 @@ class SchemasArea(Area):
     async def show_config(
         self, session: Session, *, subject: Subject, with_inherited: bool
     ) -> Config:
-        """The settings of a subject or context; or what holds for it."""
+        """Return the settings of a subject or context, or those in effect for it."""
 
         def ask(registry: Registry) -> Config | None:
             scopes = registry.scopes
@@ -361,17 +361,17 @@ class SchemasArea(Area):
     def set_config(
         self, session: Session, *, subject: Subject, change: ConfigChange
     ) -> Promise[Config]:
-        """Change settings; what they are now."""
+        """Change settings; return the new ones."""
         return promised(self._broker.schemas.set_config(subject, change.apply))
 
     @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def delete_config(self, session: Session, *, subject: Subject) -> Promise[Config]:
-        """Take settings away; what they were."""
+        """Remove settings; return the former ones."""
         return promised(self._broker.schemas.delete_config(subject))
 
     @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
     async def show_mode(self, session: Session, *, subject: Subject, with_inherited: bool) -> Mode:
-        """The mode of a subject or context; or the one that holds for it."""
+        """Return the mode of a subject or context, or the one in effect for it."""
 
         def ask(registry: Registry) -> Mode | None:
             scopes = registry.scopes
@@ -389,21 +389,21 @@ class SchemasArea(Area):
     def set_mode(
         self, session: Session, *, subject: Subject, mode: Mode, force: bool
     ) -> Promise[Mode]:
-        """Change a mode; what it is now."""
+        """Change a mode; return the new one."""
         return promised(self._broker.schemas.set_mode(subject, mode, force=force))
 
     @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def delete_mode(
         self, session: Session, *, subject: Subject, recursive: bool
     ) -> Promise[Mode | None]:
-        """Take a mode away; what it was."""
+        """Remove a mode; return the former one."""
         return promised(self._broker.schemas.delete_mode(subject, recursive=recursive))
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def list_contexts(
         self, session: Session, *, prefix: str, offset: int, limit: int
     ) -> Sequence[str]:
-        """Contexts whose names begin with a prefix, the default one first."""
+        """Return contexts whose names begin with a prefix, the default one first."""
         found = await self._broker.schemas.look(lambda registry: registry.catalog.contexts())
         shown = [
             one
@@ -418,7 +418,7 @@ class SchemasArea(Area):
     def _resolve(
         self, session: Session, action: Action, registry: Registry, subject: Subject
     ) -> Subject:
-        """The subject itself, or the one that it is an alias of, which is checked too."""
+        """Return the subject, or the target of an alias, for which access is checked too."""
         resolved = registry.scopes.resolve(subject)
         if resolved != subject:
             self._check(session, action, _scope(resolved))
@@ -430,7 +430,7 @@ class SchemasArea(Area):
         )
 
     def _found(self, session: Session, action: Action, content: Content) -> Content:
-        """The schema; raises unless the session may do this to some subject that has it."""
+        """Return the schema; raise unless the session may access a subject that has it."""
         resources = [_scope(one.subject) for one in content.versions.values()]
         if not any(self._may(session, action, one) for one in resources):
             raise AccessDenied(session.principal, action, resources[0])

@@ -48,7 +48,7 @@ Assignment = Sequence[Sequence[int]]  # the replicas of each partition
 
 
 class TopicSummary(NamedTuple):
-    """A topic without what only its leaders know."""
+    """A topic without the data that only its leaders have."""
 
     name: str
     id: bytes
@@ -68,14 +68,14 @@ class TopicDescription(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """Where a partition is kept, and where it begins and ends."""
+    """The placement and the bounds of a partition."""
 
     placement: Placement
     bounds: Bounds
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was made, or of a dry run the one that would be."""
+    """A topic that was created or, in a dry run, would be."""
 
     id: bytes | None
     partition_count: int
@@ -83,35 +83,35 @@ class CreatedTopic(NamedTuple):
 
 
 def _of_this_node(_: Arguments, answers: Sequence[int]) -> int:
-    """Every node compacts its replicas; the partitions are the same ones."""
+    """Every node compacts its own replicas of the same partitions, so the counts are equal."""
     return answers[-1]
 
 
 class TopicsArea(Area):
     """Topics: create, list, describe, grow, compact, delete."""
 
-    # Looking up
+    # Lookup
 
     @query(Action.DESCRIBE, named_by_owner)
     def all(self, session: Session) -> list[TopicView]:
-        """All topics, of those that the session may describe."""
+        """Return all topics that the session may describe."""
         if self._gate.policy is None:
             return [*self._broker.topics]
         return [one for one in self._broker.topics if self._may_describe(session, one.name)]
 
     @query(Action.DESCRIBE, topic())
     def get(self, session: Session, *, topic: str) -> TopicView:
-        """The topic of a name."""
+        """Return the topic of a name."""
         return self._broker.topics.get(topic)
 
     @query(Action.DESCRIBE, topic())
     def find(self, session: Session, *, topic: str) -> TopicView | None:
-        """The topic of a name, if there is one."""
+        """Return the topic of a name, if it exists."""
         return self._broker.topics.find(topic)
 
     @query(Action.DESCRIBE, named_by_owner)
     def get_by_id(self, session: Session, *, topic_id: bytes) -> TopicView:
-        """The topic with an id. One that the session may not describe looks like an unknown id."""
+        """Return the topic of an id. One that the session may not describe appears unknown."""
         found = self._broker.topics.get_by_id(topic_id)
         if not self._may_describe(session, found.name):
             raise UnknownTopicId(topic_id.hex())
@@ -121,7 +121,7 @@ class TopicsArea(Area):
     def placements(
         self, session: Session, *, topic: str, first: int = 0, last: int | None = None
     ) -> list[Placement]:
-        """Where the partitions of a topic are kept, from a number on and before another."""
+        """Return the placement of a topic's partitions, from number `first` up to `last`."""
         found = self._broker.topics.get(topic)
         numbers = range(found.partition_count)[first:last]
         return [self._broker.placement(found, number) for number in numbers]
@@ -130,7 +130,7 @@ class TopicsArea(Area):
     def summaries(
         self, session: Session, *, prefix: str = "", with_internal: bool = False
     ) -> list[TopicSummary]:
-        """Topics in the order of their names, of those that the session may describe."""
+        """Return the topics that the session may describe, sorted by name."""
         found = [
             self._summary(one)
             for one in self._broker.topics
@@ -142,7 +142,7 @@ class TopicsArea(Area):
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
     async def describe(self, session: Session, *, topic: str) -> TopicDescription:
-        """A topic, the settings in effect, and its size as far as leaders can be asked."""
+        """Return a topic, its effective settings, and its size as far as leaders are available."""
         found = self._broker.topics.get(topic)
         bounds = await self._broker.look(found, range(found.partition_count), may_guess=True)
         return TopicDescription(
@@ -154,7 +154,7 @@ class TopicsArea(Area):
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
     async def partitions(self, session: Session, *, topic: str) -> list[PartitionState]:
-        """Where the partitions of a topic are, and where they begin and end."""
+        """Return the placement and bounds of a topic's partitions."""
         found = self._broker.topics.get(topic)
         bounds = await self._broker.look(found, range(found.partition_count), may_guess=True)
         return [
@@ -175,11 +175,11 @@ class TopicsArea(Area):
             found.own_settings,
         )
 
-    # Making
+    # Creating
 
     @operation(Action.DESCRIBE, topic())
     async def use(self, session: Session, *, topic: str, may_create: bool = True) -> TopicView:
-        """A topic that is about to be used; made if it is new and settings allow that."""
+        """Return a topic that is about to be used; create it if missing and settings allow."""
         found = self._broker.topics.find(topic)
         if found is not None:
             return found
@@ -199,7 +199,7 @@ class TopicsArea(Area):
         assignment: Assignment = (),
         dry_run: bool = False,
     ) -> CreatedTopic:
-        """Make a topic: with so many replicas, or with an `assignment` of them to nodes."""
+        """Create a topic with a replication factor, or with an `assignment` of replicas."""
         self._check_create(session, name)
         self._check_alone(replication_factor, assignment)
         broker, own = self._broker, settings or {}
@@ -219,13 +219,13 @@ class TopicsArea(Area):
         return CreatedTopic(created.id, count, len(broker.placement(created, 0).replicas))
 
     def _check_alone(self, replication_factor: int, assignment: Assignment) -> None:
-        """A node that is alone keeps one replica of everything."""
+        """Refuse what a single node cannot do: it has one replica of everything."""
         broker = self._broker
         if broker.cluster is not None:
             return
         if any(list(one) != [broker.node_id] for one in assignment):
             raise InvalidReplicaAssignment(
-                f"Every partition must have the one replica {broker.node_id}."
+                f"On a single node every partition has only replica {broker.node_id}; assign that."
             )
         if replication_factor not in (BY_DEFAULT, 1):
             raise InvalidReplicationFactor(
@@ -253,7 +253,7 @@ class TopicsArea(Area):
         assignment: Assignment | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Add partitions to a topic, so that it has so many in all."""
+        """Add partitions to a topic, up to a total of `partition_count`."""
         topics, node_id = self._broker.topics, self._broker.node_id
         found = topics.get(topic)
         topics.check_growth(found, partition_count)
@@ -267,12 +267,12 @@ class TopicsArea(Area):
 
     @operation(Action.ALTER, topic(), merge=_of_this_node)
     async def compact(self, session: Session, *, topic: str) -> int:
-        """Have a topic compacted soon; the number of its partitions."""
+        """Schedule the compaction of a topic; return the number of its partitions."""
         return self._broker.compact(topic)
 
     @query(Action.DESCRIBE, everybody)
     def check_deletion(self, session: Session) -> None:
-        """Raise if no topic can be deleted."""
+        """Raise if the deletion of topics is disabled."""
         if not self._broker.settings.topics.delete_enabled:
             raise TopicDeletionDisabled
 

@@ -1,4 +1,4 @@
-"""What operations on transactions answer."""
+"""The results of operations on transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_TRANSACTION = -1
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction that has begun, and the id by which its client uses it."""
+    """A transaction that has begun, and the id that its client uses."""
 
     id: str
     transactional_id: str
@@ -32,23 +32,23 @@ class Listed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionPage(msgspec.Struct, frozen=True, array_like=True):
-    """The first of all transactions that match, by transactional id; `total` counts all."""
+    """The first matching transactions, by transactional id; `total` counts all matches."""
 
     transactions: list[Listed]
     total: int
 
 
 class ShownTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """The newest transaction of a transactional id, and whether it is the one that was named."""
+    """The newest transaction of a transactional id, and whether it replaced the named one."""
 
     view: TransactionView
     is_superseded: bool
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True):
-    """An error for each partition that may not take part.
+    """An error for each partition that cannot take part.
 
-    Where a partition does not exist, or the client may not write to it, nothing is attempted.
+    If a partition does not exist, or the client may not write to it, nothing is attempted.
     """
 
     outcomes: Outcomes
@@ -63,7 +63,7 @@ class ProducerView(NamedTuple):
     last_sequence: int
     last_timestamp_ms: int
     coordinator_epoch: int
-    first_offset: int  # of its open transaction; -1 without one
+    first_offset: int  # of its open transaction; -1 if there is none
 
 
 class PublishResults:
@@ -71,7 +71,7 @@ class PublishResults:
 
     __slots__ = ("results",)
 
-    # One of the three: msgspec cannot tell two kinds of tuples apart.
+    # Exactly one of the three: msgspec cannot distinguish two kinds of tuples.
     PACKED = list[tuple[Published | None, Scheduled | None, GoQueueError | None]]
 
     def __init__(self, results: Sequence[PublishResult]) -> None:

@@ -1,7 +1,7 @@
 """Operations on transactions.
 
-Two kinds of clients use them. Those that know no producers hold the id of a transaction, which
-`begin` returns. Producers hold a transactional id and the identity that `initialise` returns.
+Two kinds of clients use them. Clients without producers use the id of a transaction, which `begin`
+returns. Producers use a transactional id and the identity that `initialise` returns.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _transactional_id_of_transaction(arguments: Arguments) -> Iterable[Resource]
 
 
 def _transactional_id_to_begin(arguments: Arguments) -> Iterable[Resource]:
-    """Names that the broker chooses are granted by the prefix that they have in common."""
+    """Access to generated names is granted by their common prefix."""
     name = arguments["transactional_id"]
     return (Resource(ResourceKind.TRANSACTIONAL_ID, GENERATED_PREFIX if name is None else name),)
 
@@ -107,7 +107,7 @@ def _coordinator_of_transaction(broker: Broker, arguments: Arguments) -> int:
 
 
 def _coordinator_to_begin(broker: Broker, arguments: Arguments) -> int:
-    """A client that names nothing gets a name that is coordinated here, if any is."""
+    """Without a name, a name is generated that this node coordinates, if it coordinates any."""
     name = arguments["transactional_id"]
     if name is None:
         return broker.transactions.owner_of_any()
@@ -125,7 +125,7 @@ def _one_page(arguments: Arguments, pages: Sequence[TransactionPage]) -> Transac
 
 
 class TransactionsArea(Area):
-    """Transactions, as clients hold them by id and as producers drive them."""
+    """Transactions, used by transaction id, or driven by producers."""
 
     # By the id of a transaction
 
@@ -133,7 +133,7 @@ class TransactionsArea(Area):
     async def begin(
         self, session: Session, *, transactional_id: str | None, timeout_ms: int
     ) -> Begun:
-        """Begin a transaction; the last one of the same transactional id is aborted."""
+        """Begin a transaction; abort the last one of the same transactional id."""
         transacting = self._broker.transacting
         begun = await transacting.begin(transactional_id, timeout_ms=timeout_ms)
         return Begun(transacting.ids.write(begun), *begun)
@@ -145,7 +145,7 @@ class TransactionsArea(Area):
         is_reading=True,
     )
     async def show(self, session: Session, *, transaction_id: str) -> ShownTransaction:
-        """A transaction, or what followed it under its transactional id."""
+        """Return a transaction, or its successor under the same transactional id."""
         transaction = self._transaction(transaction_id)
         view = self._broker.transacting.describe(transaction)
         is_current = self._broker.transacting.is_current(view, transaction)
@@ -168,8 +168,8 @@ class TransactionsArea(Area):
     ) -> PublishResults:
         """Publish messages to any topics: all of them, or none.
 
-        `unreadable` are those that the front end could not read, by their places among all
-        messages of the call, with the reasons.
+        `unreadable` are the messages that the front end could not decode, by their position among
+        all messages of the call, with the reasons.
         """
         transaction = self._transaction(transaction_id)
         count = len(messages) + len(unreadable)
@@ -200,7 +200,7 @@ class TransactionsArea(Area):
     async def commit_offsets(
         self, session: Session, *, transaction_id: str, call: CommitOffsets
     ) -> OffsetErrors:
-        """Commit offsets of a stream group with the transaction; the offsets that are refused."""
+        """Commit offsets of a stream group in the transaction; return the refused ones."""
         transaction = self._transaction(transaction_id)
         refused, accepted = self._checked(session, call.offsets)
         if not accepted:
@@ -218,7 +218,7 @@ class TransactionsArea(Area):
     def ack(
         self, session: Session, *, transaction_id: str, group: str, receipts: Sequence[str]
     ) -> Promise[Outcomes]:
-        """Acknowledge messages of a queue group with the transaction; the outcome of each."""
+        """Acknowledge messages of a queue group in the transaction; return the outcomes."""
         transaction = self._transaction(transaction_id)
         return self._broker.transacting.ack(transaction, group, receipts)
 
@@ -226,7 +226,7 @@ class TransactionsArea(Area):
     def prepare(
         self, session: Session, *, transaction_id: str, timeout_ms: int | None
     ) -> Promise[None]:
-        """Have a transaction of a query wait for the commit of its epoch."""
+        """Prepare a transaction of a query, which then waits for the commit of its epoch."""
         transaction = self._transaction(transaction_id)
         return self._broker.transacting.prepare(transaction, timeout_ms=timeout_ms)
 
@@ -237,7 +237,7 @@ class TransactionsArea(Area):
 
     @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
     def abort(self, session: Session, *, transaction_id: str) -> Promise[None]:
-        """Abort; resolves when no participant can show any of it."""
+        """Abort; resolves when all participants have discarded it."""
         return self._broker.transacting.abort(self._transaction(transaction_id))
 
     # By transactional id
@@ -254,7 +254,7 @@ class TransactionsArea(Area):
         pattern: str = "",
         limit: int | None = None,
     ) -> TransactionPage:
-        """Transactions that match each filter that is given, by transactional id."""
+        """Return the transactions that match all given filters, by transactional id."""
         found = [
             view
             for view in self._broker.transactions.all(
@@ -282,14 +282,14 @@ class TransactionsArea(Area):
 
     @operation(Action.DESCRIBE, transactional_id(), owner=_coordinator, is_reading=True)
     async def describe(self, session: Session, *, transactional_id: str) -> TransactionView:
-        """The newest transaction of a transactional id."""
+        """Return the newest transaction of a transactional id."""
         return self._broker.transactions.describe(transactional_id)
 
     @operation(Action.DESCRIBE, named_by_owner)
     async def find_coordinators(
         self, session: Session, *, transactional_ids: Sequence[str]
     ) -> Coordinators:
-        """The node that coordinates each transactional id; -1 while there is none."""
+        """Return the coordinator of each transactional id; -1 if there is none."""
         denied: Coordinators = {}
         for name in transactional_ids:
             resource = Resource(ResourceKind.TRANSACTIONAL_ID, name)
@@ -309,7 +309,7 @@ class TransactionsArea(Area):
 
     @operation(Action.IDEMPOTENT_WRITE, cluster)
     async def new_producer(self, session: Session) -> ProducerIdentity:
-        """The identity of a producer that uses no transactions."""
+        """Return the identity of a new producer without transactions."""
         return ProducerIdentity(await self._broker.new_producer_id(), 0)
 
     @operation(Action.WRITE, transactional_id(), owner=_coordinator)
@@ -322,7 +322,7 @@ class TransactionsArea(Area):
         producer_id: int,
         producer_epoch: int,
     ) -> Promise[ProducerIdentity]:
-        """The identity of the producer of a transactional id; earlier ones are fenced."""
+        """Return the identity of the producer of a transactional id, fencing earlier ones."""
         return self._broker.transactions.initialise(
             transactional_id,
             timeout_ms=timeout_ms,
@@ -340,7 +340,7 @@ class TransactionsArea(Area):
         partitions: Sequence[TopicPartition],
         is_from_node: bool = False,
     ) -> Joined:
-        """Make partitions participants: all of them, or none."""
+        """Add partitions to a transaction: all of them, or none."""
         objections = self._objections(session, partitions, is_from_node=is_from_node)
         if any(objections):
             return Joined(objections, is_attempted=False)
@@ -357,7 +357,7 @@ class TransactionsArea(Area):
         partitions: Sequence[TopicPartition],
         is_from_node: bool = False,
     ) -> Joined:
-        """Whether a producer may write to partitions in its transaction now."""
+        """Check whether a producer may write to partitions in its transaction now."""
         objections = self._objections(session, partitions, is_from_node=is_from_node)
         if any(objections):
             return Joined(objections, is_attempted=False)
@@ -368,7 +368,7 @@ class TransactionsArea(Area):
     def add_group(
         self, session: Session, *, transactional_id: str, identity: ProducerIdentity, group: str
     ) -> Promise[None]:
-        """Make the offsets of a stream group part of the transaction."""
+        """Add the offsets of a stream group to the transaction."""
         return self._broker.transactions.add_group(transactional_id, identity, group)
 
     @operation(
@@ -386,9 +386,9 @@ class TransactionsArea(Area):
         call: CommitOffsets,
         joins_transaction: bool,
     ) -> OffsetErrors:
-        """Commit offsets with the transaction, at the coordinator of the group.
+        """Commit offsets in the transaction, at the coordinator of the group.
 
-        The group must take part already, unless `joins_transaction` adds it now.
+        The group must already take part, unless `joins_transaction` adds it now.
         """
         refused, accepted = self._checked(session, call.offsets)
         if not accepted:
@@ -403,7 +403,7 @@ class TransactionsArea(Area):
         except GoQueueError as error:
             if not refused:
                 raise
-            # Partitions that do not exist are answered with that, whatever else is wrong.
+            # Missing partitions get that error, whatever else is wrong.
             return OffsetErrors({(one.topic, one.partition): error for one in accepted} | refused)
         return OffsetErrors(refused | result.errors)
 
@@ -417,7 +417,7 @@ class TransactionsArea(Area):
         is_commit: bool,
         bumps_epoch: bool,
     ) -> Promise[ProducerIdentity]:
-        """Commit or abort; resolves when the decision is durable, with the identity to go on."""
+        """Commit or abort; resolves with the producer's next identity when this is durable."""
         return self._broker.transactions.end(
             transactional_id, identity, is_commit=is_commit, bumps_epoch=bumps_epoch
         )
@@ -434,7 +434,7 @@ class TransactionsArea(Area):
         is_commit: bool,
         coordinator_epoch: int,
     ) -> Outcomes:
-        """End a transaction in partitions that this node leads; an error for each that failed."""
+        """End a transaction in partitions that this node leads; return an error per failed one."""
         errors = await self._broker.transactions.write_markers(
             identity, partitions, is_commit=is_commit, coordinator_epoch=coordinator_epoch
         )
@@ -444,7 +444,7 @@ class TransactionsArea(Area):
     def describe_producers(
         self, session: Session, *, topic: str, partition: int
     ) -> Sequence[ProducerView]:
-        """The producers of a partition that this node leads, and their open transactions."""
+        """Return the producers of a partition led by this node, and their open transactions."""
         found = self._broker.topics.get(topic).partition(partition)
         producers = []
         for one in found.producers:
@@ -470,7 +470,7 @@ class TransactionsArea(Area):
     def _objections(
         self, session: Session, partitions: Iterable[TopicPartition], *, is_from_node: bool
     ) -> Outcomes:
-        """Why partitions cannot take part. Nodes add internal ones; clients may not."""
+        """Return why partitions cannot take part. Nodes may add internal ones; clients may not."""
         action = None if is_from_node else Action.WRITE
         objections = []
         for one in partitions:
@@ -484,7 +484,7 @@ class TransactionsArea(Area):
     def _checked(
         self, session: Session, offsets: Iterable[OffsetToCommit]
     ) -> tuple[dict[tuple[str, int], GoQueueError], Sequence[OffsetToCommit]]:
-        """The offsets that cannot be committed, with the reasons, and those that can."""
+        """Return the offsets that cannot be committed, with the reasons, and those that can."""
         refused: dict[tuple[str, int], GoQueueError] = {}
         accepted = []
         for one in offsets:
@@ -498,7 +498,7 @@ class TransactionsArea(Area):
     def _objection(
         self, session: Session, action: Action | None, topic: str, partition: int
     ) -> GoQueueError | None:
-        """Why a session cannot do this to a partition: it is denied, or does not exist."""
+        """Return why a session cannot access a partition: it is denied, or does not exist."""
         resource = Resource(ResourceKind.TOPIC, topic)
         if action is not None and not self._may(session, action, resource):
             return AccessDenied(session.principal, action, resource)

@@ -1,6 +1,6 @@
-"""Read-only views of live objects, for front ends that read them in place instead of a copy.
+"""Read-only views of live objects, for front ends that read them in place, without a copy.
 
-What is here is valid until control returns to the event loop: topics change, partitions move.
+They are valid until control returns to the event loop: topics change, partitions move.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class TopicView(Protocol):
 
 
 class NamedView(Protocol):
-    """A partition, of which only the name matters."""
+    """A partition, of which only the name is needed."""
 
     @property
     def name(self) -> TopicPartition: ...
 
 
 class PlaceView(Protocol):
-    """Where to go on reading."""
+    """Where reading continues."""
 
     @property
     def partition(self) -> NamedView: ...
@@ -64,7 +64,7 @@ class PlaceView(Protocol):
 
 
 class DamagedView(Protocol):
-    """Offsets that cannot be read any more, and why."""
+    """Offsets that cannot be read any more, and the reason."""
 
     @property
     def partition(self) -> NamedView: ...
@@ -80,7 +80,7 @@ class DamagedView(Protocol):
 
 
 class PageView(Protocol):
-    """What one read found, the oldest records first; `places` says where to go on."""
+    """The result of one read, oldest records first; `places` are where reading continues."""
 
     @property
     def records(self) -> Sequence[tuple[NamedView, Record]]: ...
@@ -93,13 +93,13 @@ class PageView(Protocol):
 
 
 class RecordStream(Protocol):
-    """A reader that goes on where its last page ended."""
+    """A reader that continues where its last page ended."""
 
     @property
     def places(self) -> Sequence[PlaceView]: ...
 
     def next(self, *, records_max: int, bytes_max: int, wait_ms: int) -> Promise[PageView]:
-        """Read on, waiting for the first record; a page without any after `wait_ms`."""
+        """Read on, waiting for the first record; the page is empty after `wait_ms`."""
 
     def close(self) -> None:
-        """End a wait; its promise never resolves."""
+        """Cancel a wait; its promise never resolves."""

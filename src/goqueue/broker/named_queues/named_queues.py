@@ -77,7 +77,7 @@ class NamedQueues:
         """New topics have `partition_count` partitions and, in a cluster, so many replicas.
 
         `catch_up` brings the metadata up to date; None on a single node. `maker_of` returns the
-        node that can tell whether a stream group has a name.
+        node that can check whether a stream group has a name.
         """
         self._clock = clock
         self._topics = topics

@@ -218,4 +218,4 @@ def test_an_operation_of_a_later_version_is_refused() -> None:
     errors: list[Exception | None] = []
     answer = routed.peers.handler(HERE, head, memoryview(b""))
     answer.then(lambda _, error: errors.append(error))
-    assert "has no 'shop.sell'" in str(errors[0])
+    assert "does not support 'shop.sell'" in str(errors[0])

@@ -174,7 +174,7 @@ def test_the_node_is_not_altered_while_it_runs(client: Client, name: str) -> Non
         ("1", ("follower.replication.throttled.rate", APPEND, "5"), "bytes per second"),
         ("1", ("replica.alter.log.dirs.io.max.bytes.per.second", SET, "5"), "one folder"),
         ("", ("leader.replication.throttled.rate", SET, "1000"), "Name a node"),
-        ("7", ("leader.replication.throttled.rate", SET, "1000"), "no node 7"),
+        ("7", ("leader.replication.throttled.rate", SET, "1000"), "Node 7 does not exist"),
     ],
 )
 def test_throttles_that_make_no_sense_are_refused(
