@@ -1,7 +1,7 @@
-"""Joins the rooms: topics, partitions, groups, upkeep. The only API a front end calls.
+"""Joins the parts of a node: topics, partitions, groups, maintenance. Front ends use its gate.
 
-It knows no protocol. It takes time, threads and randomness from a scheduler and a generator it is
-given, so that a whole broker runs under a virtual clock.
+It is independent of protocols. Time, threads and randomness are passed in, so that a whole broker
+runs under a virtual clock.
 """
 
 from goqueue.broker.broker import Broker
