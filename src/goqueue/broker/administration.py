@@ -1,6 +1,6 @@
-"""The nodes of a cluster and what each of them keeps, for operators: look, move, drain, elect.
+"""Administration of a cluster: inspect and drain nodes, move partitions, elect leaders.
 
-A node that is alone answers the same questions, as a cluster of one.
+A single node answers the same calls, as a cluster of one.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from goqueue.model.names import TopicPartition
 
 
 class NodeView(NamedTuple):
-    """A node, as the whole cluster knows it."""
+    """A node as registered in the cluster."""
 
     id: int
-    addresses: Mapping[str, str]  # by the name of the listener
+    addresses: Mapping[str, str]  # by listener name
     rack: str
-    is_fenced: bool  # it is not heard, or has not read up yet
+    is_fenced: bool  # it sends no heartbeats, or has not applied the log yet
     is_draining: bool
     is_stopping: bool
     is_voter: bool
     is_controller: bool
     leader_count: int
     replica_count: int
-    feeding_bytes_per_second: int = 0  # to copies not in sync; 0 is as its settings say
-    catching_up_bytes_per_second: int = 0  # of its own such copies
+    feeding_bytes_per_second: int = 0  # to replicas not in sync; 0 means its settings
+    catching_up_bytes_per_second: int = 0  # of its own such replicas
 
 
 class VoterView(NamedTuple):
-    """A node that gets the log of the quorum, and perhaps votes in it."""
+    """A member of the quorum, voter or learner."""
 
     id: int
     is_voter: bool
@@ -64,19 +64,19 @@ class VoterView(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """Where a partition is kept; while it moves, `target` is where it will be."""
+    """The replicas of a partition; while it moves, `target` is the new list."""
 
     topic: str
     number: int
-    leader: int  # -1 while nobody can lead
+    leader: int  # -1 if no node can lead
     leader_epoch: int
-    replicas: tuple[int, ...]  # the first one leads when it can
+    replicas: tuple[int, ...]  # the first is the preferred leader
     in_sync: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
-    is_lost: bool = False  # all that were in sync have lost their disks
-    throttle_bytes_per_second: int = 0  # of what each node sends to new copies; 0 is no limit
+    is_lost: bool = False  # all in-sync replicas have lost their disks
+    throttle_bytes_per_second: int = 0  # per node, to new replicas; 0 is unlimited
 
     @property
     def is_moving(self) -> bool:
@@ -92,7 +92,7 @@ class PartitionView(NamedTuple):
 
 
 class Administration:
-    """What operators ask of a cluster, whichever node they ask."""
+    """Operations of operators, available on every node."""
 
     def __init__(
         self,
@@ -108,14 +108,14 @@ class Administration:
         self._addresses = addresses
         self._wall_ms = wall_ms
 
-    # Looking
+    # Queries
 
     @property
     def voters(self) -> tuple[int, ...]:
         return (self._node_id,) if self._cluster is None else self._cluster.quorum.voters
 
     def quorum(self) -> list[VoterView]:
-        """Who belongs to the quorum, by id. A voter that never came is known to it alone."""
+        """Return the members of the quorum by id, including voters that never registered."""
         if self._cluster is None:
             return [VoterView(self._node_id, True, True, True)]
         quorum = self._cluster.quorum
@@ -130,7 +130,7 @@ class Administration:
         ]
 
     def quorum_state(self) -> Promise[QuorumState]:
-        """How far each member of the quorum has its log; of a node alone, its own log."""
+        """Return the log position of each member of the quorum; of a single node, its own."""
         if self._cluster is not None:
             return self._cluster.quorum.states.find()
         log = self._topics.facts.log.partitions[0]
@@ -140,7 +140,7 @@ class Administration:
         return known
 
     def nodes(self) -> list[NodeView]:
-        """All nodes that are registered, by id."""
+        """Return all registered nodes, by id."""
         if self._cluster is None:
             count = sum(len(topic.partitions) for topic in self._topics)
             here = dict(self._addresses())
@@ -178,7 +178,7 @@ class Administration:
         )
 
     def partitions(self, topic: Topic | None = None) -> Iterator[PartitionView]:
-        """The partitions of a topic, or of all topics, by name and number."""
+        """Yield the partitions of a topic, or of all topics, by name and number."""
         topics = sorted(self._topics, key=lambda one: one.name) if topic is None else [topic]
         for one in topics:
             for number in range(len(one.partitions)):
@@ -211,29 +211,29 @@ class Administration:
         return self._cluster.quorum.metadata.partitions.get(topic.id, number)
 
     def moving(self) -> list[PartitionView]:
-        """The partitions whose replicas are being moved."""
+        """Return the partitions whose replicas are being moved."""
         return [one for one in self.partitions() if one.is_moving] if self._cluster else []
 
     def copy_bytes_per_second(self, topic: Topic, number: int) -> int:
-        """How fast this node's copy of a partition has been made lately."""
+        """Return the recent fetch rate of this node's replica of a partition."""
         if self._cluster is None:
             return 0
         return self._cluster.replicas.copied.bytes_per_second((topic.id, number))
 
     def drain_report(self, node: int) -> DrainReport:
-        """How far a node is from leading nothing."""
+        """Return how many partitions a node still leads."""
         self.node(node)
         if self._cluster is None:
             return DrainReport(node, sum(len(one.partitions) for one in self._topics), ())
         return drain_report(self._cluster.quorum.metadata, node)
 
-    # Changing
+    # Changes
 
     def drain(self, node: int, *, is_wanted: bool = True) -> Promise[None]:
-        """Have others lead what a node leads, until the wish is taken back."""
+        """Move leadership away from a node, until the drain is ended."""
         self.node(node)
         if self._cluster is None and is_wanted:
-            raise NodeInUse(f"Node {node} is alone; nobody could lead in its place.")
+            raise NodeInUse(f"Node {node} is a single node; no other could lead in its place.")
         return self._decide(DrainNode(node, is_wanted))
 
     def throttle_node(
@@ -243,30 +243,30 @@ class Administration:
         feeding_bytes_per_second: int | None = None,
         catching_up_bytes_per_second: int | None = None,
     ) -> Promise[None]:
-        """Limit what a node sends to copies not in sync, and what its own such copies take.
+        """Limit what a node sends to replicas not in sync, and what its own such replicas fetch.
 
-        0 leaves it to the settings of the node.
+        0 means the settings of the node.
         """
         self.node(node)
         if self._cluster is None and (feeding_bytes_per_second or catching_up_bytes_per_second):
-            raise InvalidRequest(f"Node {node} is alone; there are no copies to be throttled.")
+            raise InvalidRequest(f"Node {node} is a single node; it has no replicas to throttle.")
         return self._decide(
             ThrottleNode(node, feeding_bytes_per_second, catching_up_bytes_per_second)
         )
 
     def unregister(self, node: int) -> Promise[None]:
-        """Forget a node that has stopped for good and keeps nothing."""
+        """Remove a node that has stopped for good and has no replicas."""
         self.node(node)
         if self._cluster is None:
-            raise NodeInUse(f"Node {node} is the only one.")
+            raise NodeInUse(f"Node {node} is the only node and cannot be unregistered.")
         return self._decide(UnregisterNode(node))
 
     def change_voter(self, node: int, *, is_wanted: bool) -> Promise[None]:
-        """Let a node vote in the quorum, or only follow it."""
+        """Make a node a voter of the quorum, or a learner."""
         if self._cluster is None:
             self.node(node)
             if not is_wanted:
-                raise QuorumAtRisk(f"Node {node} is alone; nobody could decide in its place.")
+                raise QuorumAtRisk(f"Node {node} is a single node; no other could vote instead.")
         return self._decide(ChangeVoter(node, is_wanted))
 
     def reassign(
@@ -277,36 +277,36 @@ class Administration:
         *,
         throttle_bytes_per_second: int | None = None,
     ) -> Promise[None]:
-        """Move a partition to these nodes, of which the first is to lead.
+        """Move a partition to these nodes, the first of which is the preferred leader.
 
-        Each node sends new copies of all partitions with one throttle no more than that; 0 is no
-        limit, and without a word a move that is under way keeps what it has.
+        The throttle limits what each node sends to new replicas of all partitions with the same
+        throttle; 0 is unlimited, and None keeps that of a move in progress.
         """
         self._fact(topic, number)
         if not replicas:
-            raise InvalidReplicaAssignment("Name at least one node to keep the partition.")
+            raise InvalidReplicaAssignment("Name at least one node as a replica of the partition.")
         if self._cluster is None and list(replicas) != [self._node_id]:
-            raise InvalidReplicaAssignment(f"There is one node, {self._node_id}, and no other.")
+            raise InvalidReplicaAssignment(f"Node {self._node_id} is the only node; name no other.")
         return self._decide(Reassign(topic.id, number, tuple(replicas), throttle_bytes_per_second))
 
     def throttle_reassignment(
         self, topic: Topic, number: int, bytes_per_second: int
     ) -> Promise[None]:
-        """Let a move that is under way go on this fast; 0 is without limit."""
+        """Set the rate limit of a move in progress; 0 is unlimited."""
         self._fact(topic, number)
         if self._cluster is None:
             raise NoReassignment(TopicPartition(topic.name, number))
         return self._decide(ThrottleMove(topic.id, number, bytes_per_second))
 
     def cancel_reassignment(self, topic: Topic, number: int) -> Promise[None]:
-        """Leave a partition where it was before its move."""
+        """Cancel the move of a partition."""
         self._fact(topic, number)
         if self._cluster is None:
             raise NoReassignment(TopicPartition(topic.name, number))
         return self._decide(Reassign(topic.id, number))
 
     def elect(self, topic: Topic, number: int, *, is_unclean: bool = False) -> Promise[None]:
-        """Have the first replica lead, or, if nobody in sync is alive, any that is."""
+        """Elect the preferred replica; if unclean, any live replica when none in sync is alive."""
         self._fact(topic, number)
         if self._cluster is None:
             raise ElectionNotNeeded(TopicPartition(topic.name, number), self._node_id)
@@ -323,9 +323,9 @@ class Administration:
 def plan_away(
     views: Sequence[PartitionView], *, leaving: int, nodes: Sequence[NodeView]
 ) -> list[PartitionView]:
-    """The same partitions kept by others than `leaving`, each by the node that keeps least.
+    """Plan to replace `leaving` by the nodes with the fewest replicas.
 
-    The place of a replica in its list is kept, so that leaders stay spread as they are.
+    A replica keeps its position in the list, so that leaders stay spread as they are.
     """
     counts = {
         one.id: one.replica_count
@@ -340,7 +340,7 @@ def plan_away(
         free = [node for node in counts if node not in replicas]
         if not free:
             raise InvalidRequest(
-                f"No other running node could keep {view.topic}/{view.number}; add a node, or "
+                f"No other running node can take {view.topic}/{view.number}; add a node, or "
                 "name fewer replicas for it."
             )
         chosen = min(free, key=lambda node: (counts[node], node))

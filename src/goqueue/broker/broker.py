@@ -1,4 +1,4 @@
-"""The broker: joins the rooms, and is the only thing a front end calls."""
+"""The broker: joins the parts of a node, which front ends use through its gate."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
-# For a topic that the cluster has and this node has not heard of: two seconds in all.
+# Waiting time for a topic that this node has not applied yet: two seconds in all.
 _KNOWN_CHECK_MS = 50
 _KNOWN_CHECKS_MAX = 40
 
@@ -129,7 +129,7 @@ class Broker:
         addresses: Addresses = dict,
         observer: Observer | None = None,
     ) -> None:
-        """With `peers` it is one node of a cluster, and tells the others its `addresses`."""
+        """With `peers` it is one node of a cluster, and registers there with its `addresses`."""
         self.settings = settings
         self.clock = clock
         self.random = random
@@ -163,7 +163,7 @@ class Broker:
         return self.upkeep.is_full
 
     def _keep_topics(self, addresses: Addresses) -> None:
-        """The logs of topics, and who decides about them: this node, or a quorum."""
+        """Create the topic logs and the metadata log: local, or a quorum."""
         disk, clock, storage = self._disk, self.clock, self.settings.storage
         commit_journal = CommitJournal(disk, file_bytes=storage.commit_journal_bytes // 2)
         is_every = storage.fsync == "every"
@@ -171,7 +171,7 @@ class Broker:
             clock,
             mode=storage.fsync,
             interval_ms=storage.fsync_interval_ms,
-            # Whatever the mode, an earlier process with another one may have left a journal.
+            # In any mode, an earlier process with another mode may have left a journal.
             journal=commit_journal if is_every else None,
         )
         files = PartitionFiles(
@@ -210,7 +210,7 @@ class Broker:
         )
 
     def _coordinate_groups(self) -> None:
-        """Stream groups, transactions and queue groups."""
+        """Create stream groups, transactions and queue groups."""
         settings, clock = self.settings, self.clock
         self.dynamic_settings = DynamicSettings(self.topics.facts.log, settings.groups)
         self.groups = Groups(clock, self.topics, settings.groups, self.dynamic_settings.group_times)
@@ -251,7 +251,7 @@ class Broker:
         self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
 
     def _schedule_and_validate(self) -> None:
-        """What holds messages back until they are due, and what refuses those that do not fit."""
+        """Create schedules for delayed messages, and schema validation."""
         clock, peers = self.clock, self.peers
         self.schedules = Schedules(
             clock,
@@ -292,7 +292,7 @@ class Broker:
         )
 
     def _take_messages(self) -> None:
-        """What publishes, in transactions and without."""
+        """Create the publishers, with and without transactions."""
         clock = self.clock
         self._publisher = Publisher(
             clock,
@@ -319,7 +319,7 @@ class Broker:
         )
 
     def _name_queues(self) -> None:
-        """What makes queues by name, and sends to them."""
+        """Create named queues and their senders."""
         clock, quorum = self.clock, None if self.cluster is None else self.cluster.quorum
         wait_ms = self.settings.cluster.session_ms // 2
         self._queue_sender = QueueSender(
@@ -358,7 +358,7 @@ class Broker:
         )
 
     def _owners_publisher(self, outbox: OwnersOutbox) -> Publish:
-        """What the owner of a queue stores with, so that others are turned away."""
+        """Return a publisher for the owner of a queue that fences former owners."""
         publisher = Publisher(
             self.clock,
             self.topics,
@@ -370,7 +370,7 @@ class Broker:
         return partial(publisher.publish, partition=None)
 
     def coordinator_of(self, group: str) -> int:
-        """The node that coordinates stream groups of this name; -1 while there is none."""
+        """Return the coordinator of stream groups of this name; -1 if there is none."""
         topic = self.topics.find(OFFSETS_TOPIC)
         if self.cluster is None:
             return self.node_id
@@ -403,11 +403,11 @@ class Broker:
 
     @property
     def controller_id(self) -> int:
-        """The node that decides for the cluster; -1 while there is none."""
+        """Return the controller; -1 if there is none."""
         return self.node_id if self.cluster is None else self.cluster.quorum.leader
 
     def placement(self, topic: Topic, number: int) -> Placement:
-        """Which nodes keep a partition, and which of them leads."""
+        """Return the replicas of a partition and its leader."""
         if self.cluster is not None:
             fact = self.cluster.quorum.metadata.partitions.get(topic.id, number)
             if fact is not None:
@@ -426,7 +426,7 @@ class Broker:
         self.queues.open()
         self.schedules.open()
         self.schemas.open()
-        # Last of those who take part in transactions: it tells them how theirs ended.
+        # After all participants of transactions: it notifies them of outcomes.
         self.transactions.open()
         self.redrives.open()
         self.named_queue_moves.resume()
@@ -434,12 +434,13 @@ class Broker:
         self.compactor.start()
 
     def _open_in_cluster(self, cluster: Clustering) -> None:
-        """What this node coordinates follows from which internal partitions it leads."""
+        """Start coordinators with the leadership of internal partitions."""
         lifecycle = CoordinatorLifecycle(self.clock, cluster, self._role_changed)
         cluster.replicas.on_role(lifecycle.role_changed)
         self.transactions.open_in_cluster()
         self.queues.open()
-        # Folders of topics that were deleted meanwhile: by now this node knows which those are.
+        # Remove folders of topics that were deleted while the node was down; by now the metadata is
+        # current.
         cluster.when_trusted(partial(self.topics.remove_strays, cluster.quorum.node_id))
         cluster.start()
         self.schemas.open()
@@ -466,7 +467,7 @@ class Broker:
             (self.schemas.lead if leads else self.schemas.resign)()
 
     def close(self, done: Callable[[], None]) -> None:
-        """Make everything durable and leave it so that the next start is quick."""
+        """Make everything durable, such that the next start is quick."""
         self.upkeep.stop()
         if self.cluster is not None:
             self.cluster.stop()
@@ -488,7 +489,7 @@ class Broker:
         self.schedules.stop(unscheduled, self.flusher.flush_now)
 
     def new_id(self) -> bytes:
-        """Sixteen random bytes, as topics and members have for their ids."""
+        """Return sixteen random bytes, as used for ids of topics and members."""
         return UUID(int=self.random.getrandbits(128), version=4).bytes
 
     def produce(
@@ -501,10 +502,11 @@ class Broker:
         joins_transaction: bool = False,
         session: Session | None = None,
     ) -> Appended | Split | Joining:
-        """Store a client's batch; `partition.when_committed` tells when it is safe.
+        """Append a client's batch; `partition.when_committed` notifies when it is committed.
 
-        A batch with delayed records is split, and then its own `when_committed` tells. So it does
-        for a transactional batch whose partition has yet to join, if `joins_transaction` lets it.
+        A batch with delayed records is split, and its result has its own `when_committed`. So has
+        that of a transactional batch whose partition has yet to join, if `joins_transaction` allows
+        it.
         """
         if topic.is_internal:
             raise InternalTopic(topic.name)
@@ -538,19 +540,19 @@ class Broker:
         return admitted
 
     def refused(self, partition: Partition, batch: Buffer, error: GoQueueError) -> GoQueueError:
-        """The error for a batch that cannot be stored now; its producer will send it again."""
+        """Record and return the error of a refused batch, which its producer will resend."""
         if len(batch) >= HEADER_BYTES:
             self._pending.note_refused(partition, read_header(batch), error)
         return error
 
     def takes_runs(self, topic: Topic) -> bool:
-        """Whether clients' batches for a topic may go to its partitions without passing here."""
+        """Return whether batches for a topic may go to its partitions without `produce`."""
         return not (topic.is_internal or self.upkeep.is_full)
 
     def _scheduled_by(
         self, topic: Topic, partition: Partition, batch: memoryview
     ) -> list[TopicPartition]:
-        """Where the delayed records of a transactional batch wait, if it has any."""
+        """Return where the delayed records of a transactional batch are stored, if any."""
         if not (topic.settings.has_attributes and may_have_attributes(batch)):
             return []
         now_ms = self.clock.wall_ms()
@@ -588,10 +590,10 @@ class Broker:
         waits: bool = True,
         now_ms: int | None = None,
     ) -> Promise[list[PublishResult]]:
-        """Store records, or schedule those that are delayed; a result for each when it is safe.
+        """Store records, or schedule delayed ones; the promise has a result for each.
 
-        Who does not wait is told when the records are written, though perhaps not yet synced.
-        `now_ms` is the time of their arrival, if they bear one already.
+        Without `waits` it resolves when the records are written, maybe not yet synced. `now_ms` is
+        their time of arrival, if it is already set.
         """
         return self._publisher.publish(
             topic, outgoing, partition=partition, waits=waits, now_ms=now_ms
@@ -606,7 +608,7 @@ class Broker:
         wait_ms: int,
         done: FetchDone,
     ) -> Fetch:
-        """Read committed batches, now or when enough have come; `done` gets a result for each."""
+        """Read committed batches, now or when enough have arrived; `done` gets the results."""
         fetch = Fetch(self.clock, wanted, bytes_min=bytes_min, bytes_max=bytes_max, done=done)
         fetch.start(wait_ms)
         return fetch
@@ -622,7 +624,7 @@ class Broker:
     ) -> Reading:
         """Read records one by one, waiting for the first if there is none.
 
-        Unless `is_committed_only`, also those of transactions that are open or were aborted.
+        Unless `is_committed_only`, this includes those of open and aborted transactions.
         """
         if self.remote is not None:
             gathered = GatheredReading(
@@ -652,11 +654,11 @@ class Broker:
         may_guess: bool = False,
         with_records_end: bool = False,
     ) -> Sequence[Bounds]:
-        """Where partitions begin and end, as their leaders see them.
+        """Return the start and end offsets of partitions from their leaders.
 
-        Only the moments `times_ms`, and the end of the records only `with_records_end`, may be
-        looked for in partitions of other nodes. Who `may_guess` gets those of this node's copy
-        where no leader answers.
+        For partitions of other nodes, the result has only the offsets at `times_ms`, and the end of
+        the records only `with_records_end`. With `may_guess`, this node's replica answers if no
+        leader does.
         """
         if self.remote is None:
             return [topic.partition(number) for number in numbers]
@@ -669,18 +671,18 @@ class Broker:
         )
 
     async def auto_create(self, name: str, *, may_create: bool) -> Topic:
-        """A topic that somebody asks for and that does not exist, if it may come into being so."""
+        """Create a missing topic on demand, if that is allowed."""
         check_topic_name(name)
         if not may_create or not self.settings.topics.auto_create or name in INTERNAL_TOPICS:
             raise UnknownTopic(name)
         try:
             return await self.topics.create(name, partition_count=self.settings.topics.partitions)
         except TopicExists:
-            # Somebody else has made it meanwhile, perhaps through another node.
+            # Another client has created it meanwhile, maybe on another node.
             return await self._when_known(name)
 
     async def _when_known(self, name: str) -> Topic:
-        """A topic that the cluster has, as soon as this node has it too."""
+        """Return a topic of the cluster as soon as this node has it too."""
         for _ in range(_KNOWN_CHECKS_MAX):
             found = self.topics.find(name)
             if found is not None:
@@ -691,7 +693,7 @@ class Broker:
         raise UnknownTopic(name)
 
     async def topic_in_use(self, name: str) -> Topic:
-        """A topic that somebody is about to use; made if it is new and settings allow that."""
+        """Return a topic to be used; create it if it is missing and settings allow that."""
         found = self.topics.find(name)
         return await self.auto_create(name, may_create=True) if found is None else found
 
@@ -703,10 +705,9 @@ class Broker:
         before_offset: int,
         timeout_ms: int = DELETION_TIMEOUT_MS,
     ) -> Promise[int]:
-        """Forget the records before an offset, or with -1 all that are committed.
+        """Delete the records before an offset, or with -1 all committed ones.
 
-        Resolves when no replica in sync has them any more, with the first offset that any of these
-        still has.
+        Resolves when no in-sync replica has them any more, with the lowest start offset of these.
         """
         found = self.topics.get(topic)
         if found.is_internal:
@@ -725,7 +726,7 @@ class Broker:
         return deleted
 
     def compact(self, topic: str) -> int:
-        """Have a topic compacted soon; the number of its partitions."""
+        """Request compaction of a topic; return the number of its partitions."""
         found = self.topics.get(topic)
         if found.is_internal:
             raise InternalTopic(topic)
@@ -744,7 +745,7 @@ class Broker:
         return self.topics.facts.reserve_producer_id()
 
     def _identify(self) -> str:
-        """The cluster this data folder belongs to; a new folder founds one."""
+        """Return the cluster id of this data folder; a new folder gets one."""
         known = read_framed(
             self._disk, _NODE_FILE, magic=_NODE_MAGIC, version=_NODE_VERSION, body=_Node
         )
@@ -757,5 +758,5 @@ class Broker:
 
 
 def _short(unique: bytes) -> str:
-    """Sixteen bytes as 22 characters that are safe in a name."""
+    """Encode sixteen bytes as 22 characters that are safe in a name."""
     return base64.urlsafe_b64encode(unique).decode().rstrip("=")

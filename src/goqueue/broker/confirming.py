@@ -1,9 +1,9 @@
-"""Whether a node still is what it believes to be.
+"""Confirmation that a node's metadata is current, before it answers with it.
 
-A node that is cut off, or was asleep, goes on believing that it leads what others lead by now. What
-it is asked to write it cannot commit, but what it is asked to tell it would tell wrongly. So before
-it tells something that must not be old, it learns what the cluster has decided until then. No clock
-has a part in this: a node that hears nothing says nothing.
+A node that is disconnected, or was suspended, may still consider itself the leader of what others
+lead by now. It cannot commit writes, but its answers to reads would be stale. So before it returns
+something that must not be stale, it catches up with the decisions of the cluster. This depends on
+no clock: a disconnected node does not answer.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 
-CONFIRM_MS_MAX = 5_000  # then whoever asked had better ask again, perhaps another node
+CONFIRM_MS_MAX = 5_000  # then the caller should retry, maybe on another node
 RETRY_MS = 50
 
 
 class Confirming:
-    """Asks once for all who have come since the last asking; one question is out at a time."""
+    """Batches confirmations: one request at a time, shared by all callers since the last one."""
 
     def __init__(self, clock: Clock, catch_up: Callable[[], Promise[None]]) -> None:
-        """`catch_up` tries to learn all that was decided before it was called."""
+        """`catch_up` tries to apply everything that was decided before it was called."""
         self._clock = clock
         self._catch_up = catch_up
         self._next: Promise[None] | None = None
         self._is_asking = False
 
     def confirm(self) -> Promise[None]:
-        """Resolves when this node knows all that the cluster had decided when this was called."""
+        """Resolve when this node has applied all that was decided when this was called."""
         confirmed = self._next
         if confirmed is None:
             confirmed = self._next = Promise()
@@ -60,7 +60,7 @@ class Confirming:
         def give_up() -> None:
             if not confirmed.is_done:
                 confirmed.reject(
-                    RequestTimedOut("This node cannot learn what its cluster has decided; retry.")
+                    RequestTimedOut("This node cannot reach the controller of its cluster; retry.")
                 )
 
         timer = self._clock.call_later(CONFIRM_MS_MAX, give_up)

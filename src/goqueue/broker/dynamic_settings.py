@@ -1,9 +1,9 @@
-"""Settings that are changed while the cluster runs: of one node, of all nodes, and of groups.
+"""Settings changed at run time: of one node, of all nodes, and of groups.
 
-Of nodes these are the defaults of topics, by the names that topics have for them; a node that is
-alone also keeps throttles, which mean something once there are copies. Of groups they are the times
-of members whose assignment the broker computes. All of it is in the log of facts, so every node
-knows it after a restart as well.
+For nodes these are the defaults of topics, by their topic names; a single node also stores
+throttles, which take effect once there are replicas. For groups they are the time-outs of members
+whose assignment the broker computes. All of it is in the metadata log, so every node has it after a
+restart as well.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _GROUP_KEYS = config_key(GROUP_CONFIG, "")
 _INT64_MAX = (1 << 63) - 1
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
-Changes = Mapping[str, str | None]  # None takes a setting back
+Changes = Mapping[str, str | None]  # None removes a setting
 
 
 class DynamicSettings:
-    """Checks, records and applies them."""
+    """Validates, records and applies run-time settings."""
 
     def __init__(self, log: FactLog, groups: GroupSettings) -> None:
         self._log = log
         self._groups = groups
-        # By group; coordinators look here.
+        # By group; read by coordinators.
         self.group_times: dict[str, GroupTimes] = {}
         log.on_applied(self._apply)
 
     def open(self) -> None:
-        """Take in what is known."""
+        """Apply what is stored."""
         self._apply(tuple(self._log.metadata.configs.values()))
 
-    # Looking
+    # Queries
 
     def of_node(self, node: int) -> Mapping[str, str]:
         return self._find(BROKER_CONFIG, str(node))
@@ -68,7 +68,7 @@ class DynamicSettings:
         return self._find(GROUP_CONFIG, group)
 
     def groups(self) -> list[str]:
-        """The groups that have settings of their own."""
+        """Return the groups that have their own settings."""
         known = self._log.metadata.configs.values()
         return [one.name for one in known if one.kind == GROUP_CONFIG]
 
@@ -76,12 +76,12 @@ class DynamicSettings:
         fact = self._log.metadata.configs.get(config_key(kind, name))
         return _NOTHING if fact is None else fact.settings
 
-    # Changing
+    # Changes
 
     def change_nodes(
         self, node: int | None, changes: Changes, *, is_whole: bool = False, dry_run: bool = False
     ) -> Promise[None]:
-        """Change the defaults of topics on one node, or on all that have none of their own."""
+        """Change the defaults of topics on one node, or on all nodes without their own."""
         for name, value in changes.items():
             if name in THROTTLES:
                 _check_rate(name, value)
@@ -95,10 +95,10 @@ class DynamicSettings:
     def change_group(
         self, group: str, changes: Changes, *, is_whole: bool = False, dry_run: bool = False
     ) -> Promise[None]:
-        """Change the times of a group, whether or not it has members now."""
+        """Change the time-outs of a group, whether or not it has members now."""
         if not group or len(group) > GROUP_NAME_LENGTH_MAX:
             raise InvalidGroupId(
-                f"A group with settings of its own has a name of 1 to {GROUP_NAME_LENGTH_MAX} "
+                f"The name of a group with its own settings has 1 to {GROUP_NAME_LENGTH_MAX} "
                 "characters."
             )
         own = {} if is_whole else dict(self.of_group(group))
@@ -137,11 +137,11 @@ class DynamicSettings:
             return nothing
         return done(self._log.request(ChangeConfig(kind, name, dict(changes), is_whole)))
 
-    # What was decided
+    # Applying
 
     def _apply(self, decision: Decision) -> None:
         if any(isinstance(one, ClusterFact) for one in decision):
-            self.group_times.clear()  # This is the whole state, of a node that was far behind.
+            self.group_times.clear()  # the whole state, from a snapshot
         for change in decision:
             if isinstance(change, ConfigFact) and change.kind == GROUP_CONFIG:
                 self.group_times[change.name] = _times(change.settings)
@@ -161,4 +161,4 @@ def _check_rate(name: str, value: str | None) -> None:
         value.isascii() and value.isdecimal() and 1 <= int(value) <= _INT64_MAX
     )
     if not is_rate:
-        raise InvalidRequest(f"{name} is set to bytes per second, from 1 on.")
+        raise InvalidRequest(f"{name} must be a number of bytes per second, at least 1.")

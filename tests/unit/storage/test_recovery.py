@@ -250,7 +250,7 @@ def test_segments_after_a_torn_one_are_dropped() -> None:
     first.file.truncate(kept * len(batches[0]))
     log, reports = recover(disk, few)
     assert read_all(log) == batches[:kept]
-    assert any("not finished" in text for text in reports)
+    assert any("incomplete" in text for text in reports)
     assert disk.list(FOLDER) == [f"{0:020d}.log"]
 
 

@@ -1,4 +1,4 @@
-"""Group commit: one round of syncing serves everything that was written before it began."""
+"""Group commit: one round of syncing covers everything written before it began."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from goqueue.storage.commit_journal import CommitJournal
 
 FsyncMode = Literal["every", "interval", "none"]
 
-# Syncs of several files at once share one commit of the file system's journal.
+# Concurrent syncs of several files share one commit of the file system's journal.
 THREADS_MAX = 4
-# Without promised syncs the log is still synced now and then, so that recovery stays short.
+# In modes without synced acknowledgements the log is still synced, so that recovery stays short.
 BACKGROUND_INTERVAL_MS = 60_000
 # Writers that share a round cost less each. So if the last round had several, the next one waits
-# these turns of the event loop for those whose requests are already there.
+# these turns of the event loop for writers whose requests have already arrived.
 GATHER_TURNS = 10
-# Larger rounds are synced where they were written: they would be written twice, and a sync is a
-# small part of what they cost.
+# Larger rounds are synced in place: the journal would write them twice, and the sync is a small
+# part of their cost.
 ROUND_BYTES_MAX = 512 << 10
 
 _log = logging.getLogger(__name__)
@@ -35,9 +35,9 @@ _Outcome = tuple[Partition, Flush, OSError | None, bool]  # the last: by the com
 class Flusher:
     """Makes written partitions durable, one round at a time.
 
-    Partitions whose writers wait are synced at once, the others at the end of an interval. A
-    round of small writes goes to the commit journal, if there is one; a large round, and what
-    the journal cannot take, is synced where it was written.
+    Partitions with waiting writers are synced at once, the others at the end of an interval. A
+    round of small writes goes to the commit journal, if there is one; a large round, and what the
+    journal cannot take, is synced in place.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Flusher:
         self.files_synced = 0
 
     def mark(self, partition: Partition) -> None:
-        """A partition has been written to."""
+        """Note that a partition has been written to."""
         if partition.waits_for_sync:
             self._urgent[partition] = None
             self._writes += 1
@@ -79,15 +79,15 @@ class Flusher:
                 self._clock.call_later(self._interval_ms, self._interval_ended)
 
     def flush_now(self, done: Callable[[], None]) -> None:
-        """Sync all that is written, whatever the mode, then call `done`."""
+        """Sync everything that is written, whatever the mode, then call `done`."""
         self._idle.append(done)
         self._make_urgent()
 
     def clear_journal(self, done: Cleared) -> None:
-        """Sync what the commit journal holds so far where it belongs, and forget it there.
+        """Sync what the commit journal holds to the logs, and drop it from the journal.
 
-        Files may be rewritten only afterwards: a crash would write the journal over them. `done`
-        is told False when the journal has failed and keeps what it holds.
+        Files may be rewritten only afterwards: after a crash the journal is replayed over them.
+        `done` gets False if the journal has failed and keeps its content.
         """
         if self._settling is None:
             done(True)
@@ -139,7 +139,7 @@ class Flusher:
             self._clock.run_blocking(partial(_run, share), self._share_done)
 
     def _divide(self, flushes: _Flushes) -> tuple[_Flushes, _Flushes]:
-        """What goes to the commit journal, and what is synced where it was written."""
+        """Return what goes to the commit journal, and what is synced in place."""
         if self._settling is None or self._idle:
             return [], flushes
         sizes = [flush.tail_bytes for _, flush in flushes]
@@ -171,7 +171,7 @@ class Flusher:
             self._settling.end_round([partition for partition, _ in flushes])
             self._round += [(partition, flush, None, True) for partition, flush in flushes]
         elif isinstance(error, OSError):
-            # The logs themselves may be sound: sync those.
+            # The logs themselves may be intact: sync those.
             self._settling.fail(error)
             self._settling.end_round([])
             self._urgent.update(dict.fromkeys(partition for partition, _ in flushes))
@@ -189,11 +189,11 @@ class Flusher:
         self._running -= 1
         if self._running:
             return
-        # Nobody is answered before all of the round is durable: what one partition's records
-        # rely on (their topic, say) may be in another.
+        # No writer is answered before the whole round is durable: records of one partition may
+        # depend on another (on their topic, for example).
         for partition, flush, failure, is_journaled in self._round:
             if partition.is_gone:
-                continue  # It was deleted meanwhile, and everyone has been told.
+                continue  # It was deleted meanwhile, and its waiters have been notified.
             if failure is not None:
                 _log.error("syncing %s failed: %s", partition.name, failure)
                 partition.fail(failure)
@@ -214,7 +214,7 @@ class Flusher:
             self._saving.when_idle(partial(self._clear_then, done))
 
     def _clear_then(self, done: Callable[[], None]) -> None:
-        # Cleared or not: a journal that has failed is written back at the next start.
+        # Cleared or not: a journal that has failed is replayed at the next start.
         self.clear_journal(partial(_call, done))
 
 

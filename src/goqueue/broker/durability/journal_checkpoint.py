@@ -1,4 +1,4 @@
-"""Settling: what the commit journal holds is synced where it belongs, and its space used again."""
+"""Checkpoints of the commit journal: sync its content to the logs, and reuse its space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goqueue.partition import Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.log import SyncPoint
 
-# Few, because rounds of writers who wait are more urgent.
+# Few, because rounds with waiting writers are more urgent.
 THREADS_MAX = 2
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _Settlement = tuple[Partition, SyncPoint, OSError | None]
 
 
 class Settling:
-    """Which partitions have entries in which file of the journal, and their way out of it."""
+    """Tracks which partitions have entries in which journal file, and checkpoints them."""
 
     def __init__(self, clock: Clock, journal: CommitJournal) -> None:
         self.journal = journal
@@ -32,15 +32,15 @@ class Settling:
         self._running = 0
         self._has_failures = False
         self._is_round_running = False
-        # Whoever waits for the journal to be clear of what it held when they came, with the
-        # number of files that must still be freed for it.
+        # Waiters for the removal of what the journal held when they came, with the number of files
+        # that must be freed before.
         self._clearing: list[tuple[int, Cleared]] = []
         self._files_freed = 0
 
     # Rounds
 
     def begin_round(self, *, tail_count: int, data_bytes: int) -> bool:
-        """Whether the journal takes a round of this size; if so, `end_round` must follow."""
+        """Return whether the journal takes a round of this size; if so, `end_round` must follow."""
         journal = self.journal
         if self.is_failed:
             return False
@@ -51,23 +51,23 @@ class Settling:
         return has_room
 
     def end_round(self, partitions: list[Partition]) -> None:
-        """These partitions have entries in the current file now."""
+        """Note that these partitions have entries in the current file."""
         self._is_round_running = False
         self._unsettled[self.journal.current].update(dict.fromkeys(partitions))
         self._grow_if_due()
         self._go_on_clearing()
 
     def fail(self, error: Exception) -> None:
-        """The journal cannot be written. What it holds stays there; nothing more goes into it."""
+        """Stop using the journal, which cannot be written. Its content stays there."""
         if self.is_failed:
             return
         self.is_failed = True
-        _log.error("the commit journal is not used any longer: %s", error)
+        _log.error("the commit journal is disabled until the next start: %s", error)
         waiting, self._clearing = self._clearing, []
         for _, done in waiting:
             done(False)
 
-    # Growing
+    # Growth
 
     def _grow_if_due(self) -> None:
         if self.is_failed:
@@ -89,7 +89,7 @@ class Settling:
     def clear(self, done: Cleared) -> None:
         """Call `done` when nothing that the journal holds now is in it any longer.
 
-        It is told False when that cannot be done before the next start.
+        It gets False if that is not possible before the next start.
         """
         files = sum(not self.journal.is_empty(number) for number in (0, 1))
         if self._is_round_running and self.journal.is_empty(self.journal.current):
@@ -112,7 +112,7 @@ class Settling:
     # Settling
 
     def _switch(self) -> bool:
-        """Turn to the other file, if it is free, and settle what is in this one."""
+        """Switch to the other file, if it is free, and checkpoint this one."""
         journal = self.journal
         if self._running or not journal.is_empty(1 - journal.current):
             return False
@@ -142,7 +142,7 @@ class Settling:
                 _log.error("syncing %s failed: %s", partition.name, failure)
                 partition.fail(failure)
             elif partition.failure is not None:
-                # A disk reports a failure once: a round has heard of it, and this sync has not.
+                # A disk reports a failure once: a round has received it, and this sync has not.
                 self._has_failures = True
             else:
                 partition.settled(point)
@@ -156,7 +156,7 @@ class Settling:
         self._clock.run_blocking(partial(self.journal.free, left), self._freed)
 
     def _keep(self) -> None:
-        """Only the journal has what some partitions hold; the next start will need it."""
+        """Keep the journal: only it has some records, and the next start needs them."""
         self.fail(OSError("logs that it serves could not be synced"))
 
     def _freed(self, _: object, error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Saving: what is written beside a log is brought up to date while no writer waits for it."""
+"""Background saves of the side files of logs, without waiting writers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _log = logging.getLogger(__name__)
 class Saving:
     """Snapshots of partitions that have been written to, one at a time.
 
-    They only spare reading a log again, but replacing a file may take a disk a third of a second.
-    So this is no part of a round. The log is synced on the way, which leaves less for settling.
+    They only avoid replaying a log, but replacing a file may take a disk a third of a second. So
+    this is not part of a round. The log is synced along the way, which leaves less for a
+    checkpoint.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -32,7 +33,7 @@ class Saving:
             self._next()
 
     def when_idle(self, done: Callable[[], None]) -> None:
-        """Call `done` as soon as nothing is being saved; who waits for it may ask again."""
+        """Call `done` as soon as nothing is being saved; dropped requests may be repeated."""
         self._due.clear()
         if self._is_running:
             self._idle.append(done)
@@ -62,9 +63,9 @@ class Saving:
         elif not partition.is_gone:
             _log.error("syncing %s failed: %s", partition.name, error)
             partition.fail(error)
-        # What could not be saved, or is due again already, is asked for by the next round.
+        # What could not be saved, or is due again already, is requested by the next round.
         if partition.may_be_saved and not partition.is_save_due and not self._idle:
-            # Indexes become due by what was just synced; the next round need not wait for them.
+            # Index entries become due by this sync; the next round need not wait for them.
             again = partition.save()
             if again.point.index_files:
                 self._begin(partition, again)
