@@ -1,8 +1,7 @@
-"""HTTP/1.1 as front ends are carried over it: connections, requests, routes, refusals.
+"""The HTTP/1.1 transport of front ends: connections, requests, routes, error responses.
 
-`connection` takes bytes and gives answers in order, within limits on both. `application` finds the
-operation of a request in a front end's table, has its handler called, here or on the node that
-must answer (`forwarding`, `handover`), and writes what it says. A front end whose clients expect
-other forms than JSON and problem details brings a dialect. What operations there are, and what
-they do, is none of this room's business.
+`connection` takes bytes and returns responses in order, within limits on both. `application` finds
+the operation of a request in the table of a front end, calls its handler and encodes the result. A
+front end whose clients expect other formats than JSON and problem details provides a dialect. The
+operations themselves are defined by the front ends.
 """
