@@ -1,5 +1,5 @@
-"""Front ends: each folder speaks one protocol and calls the broker.
+"""Front ends: each folder implements one protocol and calls the broker through the gate.
 
-A front end translates. Bytes become values in its codec, values become calls in its handlers, and
-nothing here decides what a queue does.
+A front end only translates: its codec turns bytes into values, its handlers turn values into calls.
+It contains no queue logic.
 """

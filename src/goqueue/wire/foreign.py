@@ -1,4 +1,4 @@
-"""What protocol the first bytes of a connection are of, when it is not the one of its listener."""
+"""Recognises clients that use another protocol than that of the listener."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _METHODS = (
 )
 _TLS_HANDSHAKE = b"\x16\x03"
 _KAFKA_HEAD = Struct(">ihh")
-_KAFKA_LENGTH_MAX = 1 << 20  # of a first request
+_KAFKA_LENGTH_MAX = 1 << 20  # of the first request
 _KAFKA_KEY_MAX, _KAFKA_VERSION_MAX = 100, 30
 FIRST_BYTES = _KAFKA_HEAD.size
 
 
 def protocol_of(data: bytes) -> str:
-    """The name of a protocol, as in «these bytes are of ...»; empty when it cannot be told."""
+    """The name of the protocol that these bytes belong to; empty if unknown."""
     if data.startswith(_TLS_HANDSHAKE):
         return "TLS"
     if data[:4] in _METHODS:
@@ -38,10 +38,10 @@ def protocol_of(data: bytes) -> str:
 
 
 def explained(protocol: str, *, spoken: str) -> str:
-    """What to tell whoever reads the log about a client that speaks another protocol."""
+    """A log message about a client that uses another protocol, with the remedy."""
     remedy = {
-        "TLS": f"this port takes no TLS; connect without it ({spoken} in plain text)",
+        "TLS": f"this port does not use TLS; connect without it ({spoken} in plain text)",
         "HTTP": "the HTTP API is at the address of listeners.http",
         "Kafka": "Kafka clients connect to the address of listeners.kafka",
     }[protocol]
-    return f"a client speaks {protocol} to a port for {spoken}; {remedy}"
+    return f"a client uses {protocol} on a port for {spoken}; {remedy}"

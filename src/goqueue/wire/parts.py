@@ -1,4 +1,4 @@
-"""What an answer is made of on its way to a socket."""
+"""The parts of a response to be written to a socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from goqueue.model.compression import Buffer
 
 
 class FileRange:
-    """Bytes of a file that go to the socket without passing through here."""
+    """Bytes of a file that are sent to the socket by zero-copy."""
 
     __slots__ = ("file", "length", "position")
 

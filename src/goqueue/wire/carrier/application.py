@@ -1,4 +1,4 @@
-"""From a request to its answer: find the operation, decode, call the handler, encode."""
+"""Handles a request: finds the operation, decodes, calls the handler, encodes the response."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 PATHS_KNOWN_MAX = 1000
 PATH_LENGTH_KNOWN_MAX = 500
-# Answers made in one turn of the event loop; then whoever asks for more waits for the next turn, in
-# which others are served as well.
+# Limit of the responses made in one turn of the event loop; further requests wait for the next
+# turn, so that other connections are served too.
 TURN_BYTES_MAX = 1 << 20
 TURN_UNPACKED_BYTES_MAX = 32 << 20
-STOP_MS_MAX = 5_000  # then whoever still waits for an answer gets none
+STOP_MS_MAX = 5_000  # then requests still in progress get no response
 _JSON = b"application/json"
 _RETRY = b"retry-after: 1\r\n"
 _CURL_DEFAULT = b"application/x-www-form-urlencoded"
@@ -45,9 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 class Application:
-    """Everything behind one HTTP listener.
+    """The application of one HTTP listener.
 
-    A listener may speak a dialect of its own, and so may what is under a first word of the path.
+    A listener may have its own dialect, and so may each first segment of the path.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Application:
         self._mounts = dict(mounts or {})
         self.limits = front.limits
         self.clock = front.gate.clock
-        self.hosts: Hosts | None = None  # the names that requests may use for this node; None: any
+        self.hosts: Hosts | None = None  # host names accepted in requests; None: any
         self.complaints = Complaints(_log)
         self.busy: set[Connection] = set()
         self.receiving_bytes = 0
@@ -91,7 +91,7 @@ class Application:
     # Requests
 
     def find(self, request: Request) -> Operation:
-        """Clients ask for a few paths again and again, so those found lately are remembered."""
+        """Find an operation. Recent paths are cached, because clients repeat a few of them."""
         place = (request.method, request.path)
         found = self._found.get(place)
         if found is None:
@@ -106,7 +106,7 @@ class Application:
         return operation
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
-        """Carry out an operation. What a handler raises, now or later, is in the promise."""
+        """Call the handler of an operation; anything it raises is in the promise."""
         try:
             if not self.front.is_ready and not operation.is_early:
                 raise NodeStarting(self.front.waits_for)
@@ -130,17 +130,17 @@ class Application:
             refused.reject(error)
             return refused
 
-    # Answers
+    # Responses
 
     def answer(self, operation: Operation, request: Request, value: Any) -> list[bytes]:
-        """The bytes of an answer: in one piece, or head and body where that is large."""
+        """The bytes of a response: in one piece, or head and large body separately."""
         status, media_type, body, more = self.told(operation, request, value)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             more += _RETRY
         return self._whole(request, status, media_type, body, more)
 
     def told(self, operation: Operation, request: Request, value: Any) -> Told:
-        """An answer before it is put on the wire."""
+        """The response for the result of a handler, before it is encoded."""
         if isinstance(value, Raw):
             return Told(value.status, value.media_type, value.body, value.headers)
         if request.dialect is not None:
@@ -148,7 +148,7 @@ class Application:
         return Told(operation.status, _JSON, b"" if operation.status == 204 else encode(value))
 
     def refusal(self, request: Request, error: Exception) -> list[bytes]:
-        """The bytes of a refusal."""
+        """The bytes of an error response."""
         status, media_type, body, more = self.refused(request, error)
         if isinstance(error, MethodNotAllowed):
             more += b"allow: %s\r\n" % ", ".join(error.allowed).encode()
@@ -157,7 +157,7 @@ class Application:
         return self._whole(request, status, media_type, body, more)
 
     def refused(self, request: Request, error: Exception) -> Told:
-        """A refusal. A fault of ours is told to the log, not to the client."""
+        """The response for an error. Internal errors are logged, and not shown to the client."""
         if not isinstance(error, GoQueueError):
             _log.error("%s %r failed", request.method, request.path, exc_info=error)
             error = InternalError()
@@ -174,7 +174,7 @@ class Application:
         return self._mounts.get(first, self._dialect)
 
     def head(self, status: int, media_type: bytes) -> bytes:
-        """The first lines of an answer; the caller adds how long it is, and an empty line."""
+        """The status line and headers; the caller adds the length and an empty line."""
         second = self.clock.wall_ms() // 1000
         if second != self._second:
             self._second = second
@@ -208,24 +208,24 @@ class Application:
 
     @property
     def is_turn_over(self) -> bool:
-        """Whether this turn of the event loop has made so many answers that others come first."""
+        """Whether this turn of the event loop has used up its share of responses."""
         return (
             self._turn_bytes > TURN_BYTES_MAX
             or meter.bytes_total - self._unpacked_before > TURN_UNPACKED_BYTES_MAX
         )
 
     def made(self, count: int) -> None:
-        """An answer of so many bytes was made in this turn."""
+        """Count a response of this many bytes in the current turn."""
         self._turn_bytes += count
         self.end_turn()
 
     def put_off(self, connection: Connection) -> None:
-        """Have the connection work on its requests in a later turn."""
+        """Schedule the requests of the connection for a later turn."""
         self._put_off.append(connection)
         self.end_turn()
 
     def end_turn(self) -> None:
-        """Have the next turn begin, when what is ready now has been served."""
+        """Start the next turn after everything that is ready now has been served."""
         if not self._is_turn_ending:
             self._is_turn_ending = True
             self.clock.call_soon(self._next_turn)
@@ -241,7 +241,7 @@ class Application:
     # Stopping
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Refuse what is new, end what waits, and call `done` when all else is answered."""
+        """Refuse new requests, end long polls, and call `done` when all others are answered."""
         self.is_stopping = True
         self._stopped = done
         for connection in list(self.busy):
@@ -252,7 +252,7 @@ class Application:
             self._give_up()
 
     def rested(self, connection: Connection) -> None:
-        """A connection has nothing to do any more."""
+        """Note that a connection is idle."""
         self.busy.discard(connection)
         if self.is_stopping and not self.busy:
             self._give_up()
@@ -264,20 +264,20 @@ class Application:
 
 
 def _check_media_type(request: Request) -> None:
-    """Only JSON. No page of another site can send that type without asking first."""
+    """Accept only JSON, which pages of other sites cannot send without a CORS preflight."""
     if not request.body:
         return
     media_type = request.header(b"content-type")
     if media_type[:16].lower() == _JSON and media_type[16:17] in (b"", b";", b" "):
         return
-    # `curl -d` means JSON too, and says otherwise; a browser always says where it comes from.
+    # `curl -d` sends JSON with another content type; a browser always sends its origin.
     is_curl = media_type in (b"", _CURL_DEFAULT) and not request.header(b"origin")
     if not is_curl:
         raise UnsupportedMediaType(media_type.decode("latin-1"))
 
 
 def _check_origin(request: Request) -> None:
-    """Refuse a browser that was sent here by a page of somebody else."""
+    """Refuse requests that a browser sends for a page of another site."""
     origin = request.header(b"origin")
     if origin and origin.partition(b"://")[2] != request.header(b"host"):
         raise ForeignOrigin(origin.decode("latin-1"))

@@ -1,4 +1,4 @@
-"""What the bodies of requests and answers are made from."""
+"""The base classes of request and response bodies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Body(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a client sends. A field that is not known is refused: it may be a typing error."""
+    """A request body. Unknown fields are refused, because they may be typing errors."""
 
 
 class Nothing(Body, kw_only=True):
@@ -14,4 +14,4 @@ class Nothing(Body, kw_only=True):
 
 
 class Answer(Struct, kw_only=True):
-    """What a client gets."""
+    """A response body."""

@@ -1,4 +1,4 @@
-"""One request as a handler sees it, and how a handler may answer later."""
+"""A request as passed to a handler, and how a handler can respond later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """One request as it was sent."""
+    """A request as received."""
 
     __slots__ = (
         "body",
@@ -39,7 +39,7 @@ class Request:
         is_kept_alive: bool = True,
     ) -> None:
         self.method = method
-        self.path = path  # still escaped: a slash inside a name is not one between names
+        self.path = path  # still escaped, because an escaped slash does not separate segments
         self.query = query
         self.headers = headers or {}
         self.is_kept_alive = is_kept_alive
@@ -48,7 +48,7 @@ class Request:
         self.dialect: Dialect | None = None
 
     def copy(self) -> Request:
-        """The same with a body of its own, since that of a request is let go once it is read."""
+        """A copy with its own body, because the buffer of a request is released after reading."""
         copied = Request(self.method, self.path, self.query, self.headers)
         copied.body, copied.parameters, copied.dialect = self.body, self.parameters, self.dialect
         return copied
@@ -58,7 +58,7 @@ class Request:
 
 
 class Call:
-    """What a request says besides its body or its query."""
+    """The context of a request besides its body or query."""
 
     __slots__ = ("cancellation", "last_event_id", "parameters", "session")
 
@@ -98,11 +98,11 @@ class Call:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the client has gone, or the node stops."""
+        """Whether the client has disconnected, or the node is stopping."""
         return self.cancellation.is_cancelled
 
     def on_cancel(self, cancel: Callable[[], None]) -> None:
-        """Have `cancel` called when the client goes away before it is answered."""
+        """Call `cancel` if the client disconnects before the response."""
         self.cancellation.on_cancel(cancel)
 
     def cancel(self) -> None:
@@ -110,7 +110,7 @@ class Call:
 
 
 class Raw:
-    """An answer that is not the JSON of its operation, or has another status."""
+    """A response other than the JSON of its operation, or with another status."""
 
     __slots__ = ("body", "headers", "media_type", "status")
 
@@ -125,11 +125,11 @@ class Raw:
         self.body = body
         self.media_type = media_type
         self.status = status
-        self.headers = headers  # whole lines besides those that every answer has
+        self.headers = headers  # further header lines
 
 
 def promised(answer: Any) -> Promise[Any]:
-    """What a handler returned, as a promise: a value, a promise or a coroutine."""
+    """The result of a handler (a value, a promise or a coroutine) as a promise."""
     if isinstance(answer, Promise):
         return answer
     promise: Promise[Any] = Promise()

@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection without its socket: bytes in, answers out, in order.
+"""One HTTP/1.1 connection without its socket: bytes in, responses out, in order.
 
-A connection works on one request at a time; those that a client sends meanwhile wait in a short
-line, and when the line is full the socket is not read. A request must come whole within a time,
-and within limits on its head and its body, whoever sends it.
+A connection handles one request at a time; pipelined requests wait in a short queue, and while the
+queue is full the socket is not read. Each request must be received within a timeout and within
+limits on the size of its head and body.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.routing import Operation
 
 HEAD_BYTES_MAX = 64 << 10
-WAITING_MAX = 16  # requests in line behind the one that is worked on
-WAITING_BYTES_MAX = 1 << 20  # of their bodies; the one that goes beyond is the last
-# Then the client must take some before the next of its requests is handled.
+WAITING_MAX = 16  # requests queued behind the one in progress
+WAITING_BYTES_MAX = 1 << 20  # of their bodies; the request that exceeds it is the last
+# Beyond it, the client must read before its next request is handled.
 UNSENT_BYTES_MAX = 1 << 20
-LARGE_ANSWER_BYTES = 64 << 10  # answers that count in the turn that makes them
+LARGE_ANSWER_BYTES = 64 << 10  # responses that count in the turn that makes them
 STREAM_UNSENT_BYTES_MAX = 256 << 10  # then a stream waits for its reader
-# A body beyond the limit is still read up to here and thrown away, because a client that is hung
-# up on while it sends never sees the answer that says why.
+# A body beyond the limit is still read and discarded up to here, because a client that is
+# disconnected while it sends never receives the error response.
 DISCARD_BYTES_MAX = 64 << 20
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """The protocol state of one client's connection; also what the parser calls."""
+    """The protocol state of one client connection, with the callbacks of the parser."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Connection:
         self._unblock = unblock
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._unsent_bytes = 0
-        self._is_last = False  # nothing is read any more; closed when all is sent
+        self._is_last = False  # nothing more is read; closed when all is sent
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
@@ -90,13 +90,13 @@ class Connection:
         self._working: Request | None = None
         self._operation: Operation | None = None
         self._call: Call | None = None
-        self._answer: Promise[Any] | None = None  # of the call, while it is not there
+        self._answer: Promise[Any] | None = None  # of the call, until it resolves
         self._stream: Stream | None = None
         self._is_stream_held = False
         self._is_chunked = False
-        self._is_put_off = False  # works on in a later turn of the event loop
+        self._is_put_off = False  # continues in a later turn of the event loop
 
-    # What the socket asks and tells
+    # Called by the socket
 
     @property
     def is_blocked(self) -> bool:
@@ -108,7 +108,7 @@ class Connection:
 
     @property
     def is_busy(self) -> bool:
-        """The client waits for us, not we for the client."""
+        """Whether the client waits for a response, so that the connection is not idle."""
         return self._working is not None and not self._unsent_bytes
 
     @property
@@ -117,7 +117,7 @@ class Connection:
 
     @unsent_bytes.setter
     def unsent_bytes(self, count: int) -> None:
-        """The socket keeps this figure; when it falls, whoever waited for that goes on."""
+        """The unsent bytes, set by the socket; when they shrink, paused work continues."""
         was_held = self._unsent_bytes > UNSENT_BYTES_MAX >= count
         self._unsent_bytes = count
         if was_held and self._requests and self._working is None:
@@ -129,10 +129,10 @@ class Connection:
             self._application.clock.call_soon(self._close)
 
     def wanted_bytes(self, data: memoryview) -> int:
-        return 0  # the parser keeps what is unfinished
+        return 0  # the parser keeps partial input
 
     def receive(self, data: memoryview) -> int:
-        """Take all bytes; requests that are complete are worked on."""
+        """Consume all bytes, and handle the requests that are complete."""
         size = len(data)
         if self._is_last or self._parser is None:
             return size
@@ -140,11 +140,11 @@ class Connection:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # There is no other protocol here. The request is answered as it stands.
+            # No protocol upgrade is supported; the request is answered as it is.
             if self._requests and isinstance(self._requests[-1], Request):
                 self._requests[-1].is_kept_alive = False
         except httptools.HttpParserCallbackError:
-            _log.exception("a request of %s could not be taken", self.session.client_host)
+            _log.exception("a request of %s could not be handled", self.session.client_host)
             self._refuse(InternalError())
         except httptools.HttpParserError:
             protocol = protocol_of(bytes(data[:FIRST_BYTES]))
@@ -161,7 +161,7 @@ class Connection:
         return size
 
     def closed(self) -> None:
-        """The socket is gone; so is whoever wanted an answer."""
+        """The socket was closed: cancel the request in progress."""
         self.is_closed = self._is_last = True
         self._stop_receiving()
         self._requests.clear()
@@ -174,19 +174,19 @@ class Connection:
             self._stream.close()
             self._stream = None
         self._rest()
-        # Parser and socket refer to this connection; all of them go at once when it lets go.
+        # Parser and socket refer to this connection; dropping them breaks the cycle.
         self._parser = None
         self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
 
     def stop_waiting(self) -> None:
-        """The node stops: end what would go on for long."""
+        """End long polls and streams, because the node is stopping."""
         if self._stream is not None:
             self._end_stream()
         elif self._operation is not None and self._operation.is_waiting and self._call is not None:
             self._call.cancel()
             self._answer_error(NodeStopping())
 
-    # What the parser finds
+    # Called by the parser
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._body = b"", {}, []
@@ -197,7 +197,7 @@ class Connection:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or one of those that may follow a body in chunks."""
+        """One header, or a trailer after a chunked body."""
         self._header_bytes += len(name) + len(value) + 4
         if self._header_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
@@ -247,10 +247,10 @@ class Connection:
         self._waiting_bytes += len(request.body)
         self._body = []
 
-    # Half of a request
+    # Incomplete requests
 
     def _reserve(self) -> None:
-        """A request is unfinished: its time runs, and its memory is counted."""
+        """Start the timeout of an incomplete request, and count its memory."""
         application = self._application
         if self._receive_timer is None:
             self._receive_timer = application.clock.call_later(
@@ -277,17 +277,17 @@ class Connection:
         self._reserved_bytes = 0
 
     def _refuse(self, error: GoQueueError) -> None:
-        """Answer with an error, in its turn, and read nothing more."""
+        """Send an error response, in order, and read nothing more."""
         if not self._is_last:
             self._is_last = True
             self._stop_receiving()
             self._body = []
             self._requests.append(error)
 
-    # Working
+    # Handling requests
 
     def work(self) -> None:
-        """Take requests out of the line until one has to wait, or the client for its answers."""
+        """Handle queued requests until one has to wait, or the client must read responses first."""
         application = self._application
         while (
             self._requests
@@ -333,7 +333,7 @@ class Connection:
             call.last_event_id = request.header(b"last-event-id").decode("latin-1")
         self._working, self._operation, self._call = request, operation, call
         promise: Promise[Any] = application.perform(operation, request, call)
-        request.body = b""  # it is decoded; an answer may take long
+        request.body = b""  # already decoded, and the response may take long
         if not promise.is_done:
             application.busy.add(self)
             self._answer = promise
@@ -342,7 +342,7 @@ class Connection:
     def _settled(self, value: Any, error: Exception | None) -> None:
         request, operation = self._working, self._operation
         if request is None or operation is None or self.is_closed:
-            return  # answered otherwise, or nobody is there
+            return  # already answered, or the client has disconnected
         if isinstance(value, Stream):
             self._start_stream(request, value)
             return
@@ -373,12 +373,12 @@ class Connection:
             self._close()
 
     def resume(self) -> None:
-        """The later turn has come."""
+        """Continue in a later turn."""
         self._is_put_off = False
         self.work()
 
     def _put_off(self, request: Request) -> None:
-        """Enough messages were read in this turn of the event loop: others come first."""
+        """Wait for a later turn, because enough messages were read in this one."""
         self._requests.appendleft(request)
         self._waiting_bytes += len(request.body)
         self._is_put_off = True
@@ -391,7 +391,7 @@ class Connection:
     # Streams
 
     def _start_stream(self, request: Request, stream: Stream) -> None:
-        """From here on the connection belongs to the stream."""
+        """Use the connection for a stream from now on."""
         application = self._application
         is_chunked = request.is_kept_alive
         head = application.head(200, _EVENTS)
@@ -424,7 +424,7 @@ class Connection:
             assert error is not None
             request = self._working
             assert request is not None
-            self._application.refusal(request, error)  # only for the log: the answer has begun
+            self._application.refusal(request, error)  # only logged, because the response has begun
             self._end_stream()
             return
         if len(data) >= LARGE_ANSWER_BYTES:
@@ -461,7 +461,7 @@ def _do_nothing() -> None:
 
 
 def _target(url: bytes) -> bytes:
-    """Path and query. Proxies are sent a whole address, and servers must take that too."""
+    """Path and query of a target; servers must accept the absolute form sent to proxies too."""
     if url.startswith(b"/"):
         return url
     _, has_scheme, rest = url.partition(b"://")

@@ -1,4 +1,4 @@
-"""Bodies and queries into structs, and a sentence for everyone who sends something else."""
+"""Decodes bodies and queries into structs, with an explanation of what is invalid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[[0-9.]*\]")
 
 
 class BodyDecoder:
-    """JSON of one operation. An empty body is an empty object."""
+    """Decodes the JSON body of one operation; an empty body is an empty object."""
 
     def __init__(self, kind: type[Body]) -> None:
         self.kind = kind
@@ -38,7 +38,7 @@ class BodyDecoder:
 
 
 class QueryDecoder:
-    """The query string of one operation; every field may be given once."""
+    """Decodes the query string of one operation; every field may be given once."""
 
     def __init__(self, kind: type[Body]) -> None:
         self.kind = kind
@@ -60,7 +60,7 @@ class QueryDecoder:
         given: dict[str, str] = {}
         for name, text in pairs:
             if name in given:
-                raise InvalidField(f"{name[:100]!r} stands twice in the query.", field=name[:100])
+                raise InvalidField(f"{name[:100]!r} is given twice in the query.", field=name[:100])
             given[name] = text
         return self._convert(given)
 
@@ -72,14 +72,14 @@ class QueryDecoder:
 
 
 def explain(problem: str, kind: type[Body]) -> InvalidField:
-    """Name the field that is wrong, and, where it is unknown, those that are known."""
+    """Name the invalid field, and for an unknown field the known ones."""
     match = _AT.fullmatch(problem)
     text, path = match.groups() if match else (problem, "$")
     if unknown := _UNKNOWN.fullmatch(text):
         name = unknown[1][:100]
         known = ", ".join(_known_fields(kind, path)) or "none"
         return InvalidField(
-            f"There is no field {name!r} {_place(path)}; known are: {known}.",
+            f"There is no field {name!r} {_place(path)}; known fields: {known}.",
             field=f"{path}.{name}".removeprefix("$."),
         )
     choices = ", ".join(_choices(kind, path)) if text.startswith(_NOT_A_CHOICE) else ""
@@ -93,7 +93,7 @@ def _place(path: str) -> str:
 
 
 def _choices(kind: Any, path: str) -> list[str]:
-    """What the field at a path may say, if only certain words will do."""
+    """The allowed values of the field at a path, if it is an enumeration."""
     waiting, found = [_at(kind, path)], []
     while waiting:
         here = waiting.pop()
@@ -123,7 +123,7 @@ def _known_fields(kind: Any, path: str) -> list[str]:
 
 
 def _enter(here: inspect.Type, name: str | None) -> inspect.Type:
-    """The type of a field, or of the items where no name is given; itself where neither fits."""
+    """The type of a field, or of the items if no name is given; else the type itself."""
     while isinstance(here, inspect.UnionType | inspect.Metadata):
         if isinstance(here, inspect.Metadata):
             here = here.type

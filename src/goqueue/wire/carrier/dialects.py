@@ -1,7 +1,7 @@
-"""Another way of speaking on a listener: its own routes, its own form of answers and refusals.
+"""A dialect of a listener: its own routes, and its own format of responses and errors.
 
-Most of the API speaks as `application` does. A part of it that stands in for another product must
-answer as that product's clients expect.
+Most of the API uses the format of `application`. A part that is compatible with another product
+must respond as the clients of that product expect.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Told(NamedTuple):
-    """An answer before it is put on the wire."""
+    """A response before it is encoded."""
 
     status: int
     media_type: bytes
     body: bytes
-    headers: bytes = b""  # whole lines besides those that every answer has
+    headers: bytes = b""  # further header lines
 
 
 class Dialect(Protocol):
@@ -29,7 +29,7 @@ class Dialect(Protocol):
         """The operation for a path, and the parts of it that are parameters."""
 
     def arguments(self, operation: Operation, request: Request) -> Any:
-        """What the handler is given besides the path."""
+        """The input of the handler besides the path."""
 
     def answer(self, request: Request, value: Any) -> Told: ...
 

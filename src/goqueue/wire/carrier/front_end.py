@@ -1,4 +1,4 @@
-"""What all requests of one front end share."""
+"""The state that all requests of one front end share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request, or all of them together, may ask of the node."""
+    """Limits on one request, and on all of them together."""
 
     body_bytes_max: int = 16 << 20
-    receiving_bytes_max: int = 128 << 20  # of all requests that are not complete yet
+    receiving_bytes_max: int = 128 << 20  # of all incomplete requests
     receive_ms_max: int = 60_000
     answer_bytes_max: int = 16 << 20
 
@@ -30,14 +30,14 @@ class CarriedFrontEnd:
 
     def __init__(self, gate: Gate, limits: Limits, operations: Sequence[Operation]) -> None:
         self.gate = gate
-        self._session = Session(self.listener)  # for what the front end itself has to know
+        self._session = Session(self.listener)  # for the front end's own requests
         self.limits = limits
         self.operations = operations
-        self.is_ready = True  # False while the node is not yet one that its cluster counts on
+        self.is_ready = True  # False until the node is an accepted member of its cluster
 
     @property
     def waits_for(self) -> str:
-        """Why requests cannot be answered yet, as a sentence; empty if they can."""
+        """The reason why requests cannot be served yet, as a sentence; empty if they can."""
         return "" if self.is_ready else self.gate.node.waits_for(self._session)
 
     def now_ms(self) -> int:

@@ -1,8 +1,8 @@
-"""Which names a node is called by over HTTP, so that no other site can speak for its users.
+"""The host names that a node accepts in HTTP requests, as a protection against DNS rebinding.
 
-A page of another site can have its own name resolve to the address of a node, and then read all
-that the node answers, because to the browser it is the page's own site (DNS rebinding). The browser
-still sends that name in `Host`. A number can be no such name, so addresses are always taken.
+The name of another site can be made to resolve to the address of a node. To the browser the node is
+then part of that site, whose pages can read its responses. The browser still sends the name in
+`Host`, so unknown names are refused. IP addresses cannot be rebound and are always accepted.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 
 ANY = "*"
-SEEN_MAX = 1_000  # values of the header that are remembered
+SEEN_MAX = 1_000  # cached values of the header
 _LOCAL = "localhost"
 
 
 class Hosts:
-    """The names that a node answers to; addresses, and names of this machine, are among them."""
+    """The accepted host names, including all IP addresses and the names of this machine."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {name.lower().rstrip(".") for name in names if name}
         self._seen: dict[bytes, bool] = {}
 
     def include(self, header: bytes) -> bool:
-        """Whether a request with this `Host` is for this node; browsers always send one."""
+        """Whether a request with this `Host` is accepted; browsers always send the header."""
         known = self._seen.get(header)
         if known is None:
             known = self._is_known(header)
@@ -37,7 +37,7 @@ class Hosts:
         if not host or ANY in self._names or host in self._names:
             return True
         if host == _LOCAL or host.endswith(f".{_LOCAL}"):
-            return True  # Browsers ask nobody what these mean.
+            return True  # Browsers do not resolve these by DNS.
         try:
             ip_address(host)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457), and the one table from our errors to status codes."""
+"""Errors as problem details (RFC 9457), and the table of their status codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TYPE_PREFIX = "urn:goqueue:problem:"
 
 
 class HttpError(GoQueueError):
-    """What can be wrong with a request before the broker sees it."""
+    """An error of a request that is found before the broker is called."""
 
     status: ClassVar[int] = 400
 
@@ -33,11 +33,11 @@ class MethodNotAllowed(HttpError):
 
     def __init__(self, method: str, allowed: list[str]) -> None:
         self.allowed = allowed
-        super().__init__(f"{method[:20]} is not possible here; use {' or '.join(allowed)}.")
+        super().__init__(f"{method[:20]} is not allowed here; use {' or '.join(allowed)}.")
 
 
 class InvalidField(HttpError):
-    """A body or a query that does not have the form its route asks for."""
+    """A body or a query that does not match its route."""
 
     code = "invalid_field"
 
@@ -67,7 +67,7 @@ class BodyTooLarge(HttpError):
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(
-            f"A body may have {bytes_max} bytes here (setting listeners.http_body_bytes_max); "
+            f"A body may have at most {bytes_max} bytes (setting listeners.http_body_bytes_max); "
             "send less at once."
         )
 
@@ -77,7 +77,7 @@ class HeadTooLarge(HttpError):
     status = 431
 
     def __init__(self, bytes_max: int) -> None:
-        super().__init__(f"The path and headers of a request may have {bytes_max} bytes.")
+        super().__init__(f"The path and headers of a request may have at most {bytes_max} bytes.")
 
 
 class SlowRequest(HttpError):
@@ -95,20 +95,20 @@ class MalformedHttp(HttpError):
     code = "malformed_http"
 
     def __init__(self) -> None:
-        super().__init__("These bytes are not a request of HTTP/1.1.")
+        super().__init__("These bytes are not an HTTP/1.1 request.")
 
 
 class UnknownHost(HttpError):
-    """A name that this node is not known by: a page of another site may be behind it."""
+    """An unknown host name in a request, possibly DNS rebinding by another site."""
 
     code = "unknown_host"
     status = 421
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"This node is not known as {host[:200]!r}. If it should be, as that of a proxy or a "
-            "load balancer, add the name to the setting listeners.http_hosts; else use the address "
-            "of the node."
+            f"The host name {host[:200]!r} is not accepted. If it belongs to this node, a proxy or "
+            "a load balancer, add it to the setting listeners.http_hosts; else use the address of "
+            "the node."
         )
 
 
@@ -118,7 +118,7 @@ class ForeignOrigin(HttpError):
 
     def __init__(self, origin: str) -> None:
         super().__init__(
-            f"A page of {origin[:200]!r} may not change anything here; only pages of this node may."
+            f"A page of {origin[:200]!r} may not send this request; only pages of this node may."
         )
 
 
@@ -128,7 +128,7 @@ class ReceiveMemoryFull(HttpError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("Too many large bodies are being received at once; retry in a while.")
+        super().__init__("Too many large bodies are being received at once; retry later.")
 
 
 class NodeStopping(HttpError):
@@ -137,28 +137,28 @@ class NodeStopping(HttpError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("The node is stopping; retry when it is back, or at another node.")
+        super().__init__("The node is stopping; retry after its restart, or use another node.")
 
 
 class NodeStarting(HttpError):
-    """The node is not yet one that its cluster counts on."""
+    """The node is not yet an accepted member of its cluster."""
 
     code = "node_starting"
     retryable = True
     status = 503
 
     def __init__(self, waits_for: str) -> None:
-        super().__init__(f"The node is not ready; retry, or ask another one. {waits_for}")
+        super().__init__(f"The node is not ready; retry, or use another node. {waits_for}")
 
 
 class InternalError(HttpError):
-    """A fault of ours. The text tells nothing of the inside; the log does."""
+    """An internal error. Its details are in the log, not in the response."""
 
     code = "internal_error"
     status = 500
 
     def __init__(self) -> None:
-        super().__init__("The node failed to handle this request; its log says why.")
+        super().__init__("The node failed to handle this request; its log contains the reason.")
 
 
 STATUSES: dict[type[GoQueueError], int] = {
@@ -273,7 +273,7 @@ STATUSES: dict[type[GoQueueError], int] = {
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Why a request was refused. `code` never changes; `detail` says what to do."""
+    """The reason why a request was refused. `code` is stable; `detail` says what to do."""
 
     type: str
     title: str
@@ -301,7 +301,7 @@ def problem_of(error: GoQueueError) -> Problem:
 
 
 def problem_from(problem: Problem) -> GoQueueError:
-    """The error that another node has told as a problem."""
+    """The error that another node has returned as a problem."""
     kind = _BY_CODE.get(problem.code)
     if kind is None:
         kind = errors.RequestTimedOut if problem.retryable else errors.InvalidRequest

@@ -1,4 +1,4 @@
-"""What the table of operations is made of, and how a path finds its operation."""
+"""The rows of the table of operations, and the router from paths to operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Handler = Callable[[Any, Any, Any], Any]
 _PARAMETER = re.compile(r"{([a-z_]+)}")
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
-# Any answer that touches the disk may find it full or broken.
+# Any operation that uses the disk may find it full or broken.
 READING = (errors.StorageFailed,)
 STORING = (errors.StorageFull, errors.StorageFailed)
 # In a cluster another node may have to answer.
@@ -30,7 +30,7 @@ ROUTED = (errors.NoOwner, errors.RequestTimedOut)
 
 @dataclass(frozen=True)
 class Operation:
-    """One row of the table: a method and a path, what comes in, what goes out, what can go wrong.
+    """One row of the table: method, path, request, response and possible errors.
 
     `request` is the body of POST, PUT and PATCH and the query of the others.
     """
@@ -45,9 +45,9 @@ class Operation:
     answer: Any = None
     status: int = 200
     errors: tuple[type[GoQueueError], ...] = ()
-    is_waiting: bool = False  # may answer late, so the client is watched meanwhile
+    is_waiting: bool = False  # may respond late, so disconnects are detected meanwhile
     is_stream: bool = False
-    is_early: bool = False  # answered even while the node belongs to no cluster yet
+    is_early: bool = False  # served even before the node has joined its cluster
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
 
@@ -65,7 +65,7 @@ class Operation:
 
     @cached_property
     def all_errors(self) -> list[type[GoQueueError]]:
-        """Those of the table, and those that any request of this form can meet."""
+        """The errors in the table, and those that any request of this form can cause."""
         common: list[type[GoQueueError]] = [
             problems.InvalidField,
             problems.InternalError,
@@ -86,7 +86,7 @@ class Operation:
 
 
 class _Node:
-    """One segment of a path: what may follow it, and what can be done if nothing does."""
+    """One segment of a path: the next segments, and the operations if it is the last."""
 
     __slots__ = ("methods", "parameter", "words")
 
@@ -97,7 +97,7 @@ class _Node:
 
 
 class Routes:
-    """Finds operations by path. Segments decide, so an escaped slash stays inside its segment."""
+    """Finds operations by the segments of a path; an escaped slash stays inside its segment."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._root = _Node()
@@ -140,7 +140,7 @@ _encode_into = msgspec.json.Encoder().encode_into
 
 
 def encode(answer: Any) -> bytes:
-    """The JSON of an answer.
+    """The JSON of a response.
 
     Without memory for it this raises MemoryError; the encoder's own buffer, when it cannot grow,
     ends the process instead.

@@ -1,4 +1,4 @@
-"""Answers that have no end."""
+"""Responses without an end."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from goqueue.loop.promise import Promise
 
 
 class Stream:
-    """What a handler answers with that goes on for as long as the client listens.
+    """A response that continues for as long as the client is connected.
 
-    Every answer is compared with this class, so it is a plain one: asking an abstract one costs
-    ten times as much.
+    The type of every response is checked against this class, so it is not an abstract one, for
+    which that check costs ten times as much.
     """
 
     is_over = False
 
     def opening(self) -> bytes:
-        """Sent at once, so that the client sees that it is connected."""
+        """The bytes sent at once, so that the client sees that it is connected."""
         raise NotImplementedError
 
     def next(self) -> Promise[bytes]:
-        """What to send next, when there is something."""
+        """A promise of the next bytes to send."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """End the stream, because the client has disconnected."""
         raise NotImplementedError

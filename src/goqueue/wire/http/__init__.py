@@ -1,7 +1,7 @@
-"""HTTP and JSON: everything that GoQueue can do, for anyone who can send a request.
+"""The HTTP API: all operations of GoQueue as JSON over HTTP.
 
-`operations` is the one table of routes: the router, the OpenAPI document and the tests are made
-from it. `bodies` holds the structs that cross the boundary, and `handlers` turns them into calls on
-the broker; `wire/carrier` reads requests and writes answers. Handlers wait for promises of the
-broker, so this room needs no event loop, and nothing here decides what a queue does.
+`operations` is the table of routes, from which the router, the OpenAPI document and the tests are
+made. `bodies` holds the structs of requests and responses, and `handlers` turns them into calls of
+the gate; `wire/carrier` reads requests and writes responses. Handlers wait for promises of the
+broker, so this package needs no event loop, and it contains no queue logic.
 """

@@ -1,4 +1,4 @@
-"""The routes of the cluster and its nodes; a part of the one table in `operations`."""
+"""The routes of the cluster and its nodes; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goqueue.wire.http.handlers import cluster, moving
 
 _operation = partial(Operation, area="cluster")
 
-# Whatever the cluster has to decide may find nobody who does so, or take too long.
+# Any decision of the cluster may fail for lack of an active controller, or time out.
 _DECIDED = (errors.NotController, errors.RequestTimedOut)
 _PARTITION = (errors.UnknownTopic, errors.UnknownPartition)
 
@@ -21,7 +21,7 @@ _INFORMATION = (
         "GET",
         "/v1/admin/cluster",
         cluster.show,
-        "Show the cluster at a glance.",
+        "Show an overview of the cluster.",
         answer=bodies.Cluster,
     ),
     _operation(
@@ -29,7 +29,7 @@ _INFORMATION = (
         "GET",
         "/v1/admin/cluster/health",
         cluster.health,
-        "Tell what is wrong with the cluster, if anything.",
+        "Report problems of the cluster.",
         is_early=True,
         answer=bodies.ClusterHealth,
     ),
@@ -41,7 +41,7 @@ _NODES = (
         "GET",
         "/v1/admin/nodes",
         cluster.list_nodes,
-        "List the nodes: their addresses, and what they lead and keep.",
+        "List the nodes: addresses, state, and number of leaders and replicas.",
         answer=bodies.Nodes,
     ),
     _operation(
@@ -58,7 +58,7 @@ _NODES = (
         "DELETE",
         "/v1/admin/nodes/{node}",
         cluster.unregister,
-        "Forget a node that has stopped for good and keeps nothing.",
+        "Remove a node that was stopped permanently and has no replicas.",
         status=204,
         errors=(errors.UnknownNode, errors.NodeInUse, *_DECIDED),
     ),
@@ -67,7 +67,7 @@ _NODES = (
         "GET",
         "/v1/admin/nodes/{node}/drain",
         cluster.show_drain,
-        "Show how far a node is from leading nothing.",
+        "Show the progress of draining a node.",
         answer=bodies.Drain,
         errors=(errors.UnknownNode,),
     ),
@@ -76,7 +76,7 @@ _NODES = (
         "POST",
         "/v1/admin/nodes/{node}/drain",
         cluster.drain,
-        "Have other nodes lead what this one leads, and give it no more.",
+        "Drain a node: move its leaders to other nodes, and elect it for no more partitions.",
         answer=bodies.Drain,
         errors=(errors.UnknownNode, errors.NodeInUse, *_DECIDED),
     ),
@@ -85,7 +85,7 @@ _NODES = (
         "POST",
         "/v1/admin/nodes/{node}/undrain",
         cluster.undrain,
-        "Let a node lead again.",
+        "Allow a drained node to lead partitions again.",
         answer=bodies.Drain,
         errors=(errors.UnknownNode, *_DECIDED),
     ),
@@ -97,7 +97,7 @@ _VOTERS = (
         "GET",
         "/v1/admin/voters",
         cluster.list_voters,
-        "List the nodes that vote on what the cluster decides, and those that only follow.",
+        "List the voters of the metadata quorum, and the observers that only follow it.",
         answer=bodies.Voters,
     ),
     _operation(
@@ -105,7 +105,7 @@ _VOTERS = (
         "PUT",
         "/v1/admin/voters/{node}",
         cluster.add_voter,
-        "Let a node vote.",
+        "Make a node a voter.",
         answer=bodies.Voters,
         errors=(errors.UnknownNode, errors.QuorumAtRisk, errors.InvalidRequest, *_DECIDED),
     ),
@@ -114,7 +114,7 @@ _VOTERS = (
         "DELETE",
         "/v1/admin/voters/{node}",
         cluster.remove_voter,
-        "Let a node follow the other voters and vote no more.",
+        "Remove a voter; the node remains an observer.",
         answer=bodies.Voters,
         errors=(errors.UnknownNode, errors.QuorumAtRisk, errors.InvalidRequest, *_DECIDED),
     ),
@@ -126,7 +126,7 @@ _PARTITIONS = (
         "GET",
         "/v1/admin/partitions",
         cluster.list_partitions,
-        "List partitions: who leads them, who keeps them, who is in sync.",
+        "List partitions with their leaders, replicas and in-sync replicas.",
         request=bodies.ListPartitions,
         answer=bodies.PlacedPartitions,
         errors=(errors.UnknownTopic,),
@@ -136,7 +136,7 @@ _PARTITIONS = (
         "POST",
         "/v1/admin/partitions/elect",
         moving.elect,
-        "Have preferred leaders lead again, or any copy where nobody in sync is left.",
+        "Elect preferred leaders, or any replica where no in-sync replica is left.",
         request=bodies.Elect,
         answer=bodies.Changes,
         errors=(*_PARTITION, *_DECIDED),
@@ -147,7 +147,7 @@ _PARTITIONS = (
         "POST",
         "/v1/admin/reassignments",
         moving.start_moves,
-        "Move the copies of partitions to other nodes.",
+        "Move replicas of partitions to other nodes.",
         request=bodies.StartMoves,
         answer=bodies.StartedMoves,
         errors=(*_PARTITION, errors.UnknownNode, errors.InvalidRequest, *_DECIDED),
@@ -158,7 +158,7 @@ _PARTITIONS = (
         "GET",
         "/v1/admin/reassignments",
         moving.list_moves,
-        "List the partitions that are moving, and how far they have come.",
+        "List the running reassignments and their progress.",
         request=bodies.ListMoves,
         answer=bodies.Moving,
         errors=ROUTED,
@@ -168,7 +168,7 @@ _PARTITIONS = (
         "PATCH",
         "/v1/admin/reassignments",
         moving.throttle_moves,
-        "Let moves that are under way go on faster or slower.",
+        "Change the throttle of running reassignments.",
         request=bodies.ThrottleMoves,
         answer=bodies.Changes,
         errors=(*_PARTITION, *_DECIDED),
@@ -179,7 +179,7 @@ _PARTITIONS = (
         "DELETE",
         "/v1/admin/reassignments",
         moving.cancel_moves,
-        "Leave partitions where they were before their moves.",
+        "Cancel reassignments; the partitions keep their previous replicas.",
         request=bodies.CancelMoves,
         answer=bodies.Changes,
         errors=(*_PARTITION, *_DECIDED),

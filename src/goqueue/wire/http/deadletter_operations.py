@@ -1,4 +1,4 @@
-"""The routes of dead letters; a part of the one table in `operations`."""
+"""The routes of dead letters; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEAD_LETTERS = (
         "GET",
         "/v1/deadletters/{topic}",
         deadletters.list_all,
-        "List the dead letters of a topic that were not brought back.",
+        "List the dead letters of a topic that were not redriven.",
         area="dead letters",
         request=bodies.ListDeadLetters,
         answer=bodies.DeadLetters,
@@ -29,7 +29,7 @@ DEAD_LETTERS = (
         "POST",
         _REDRIVES,
         deadletters.start,
-        "Bring dead letters back to where they came from, or show what would be.",
+        "Start a redrive, which moves dead letters back to their source, or preview it.",
         area="dead letters",
         request=bodies.StartRedrive,
         answer=bodies.RedriveStarted,
@@ -51,7 +51,7 @@ DEAD_LETTERS = (
         "GET",
         _JOB,
         deadletters.show_job,
-        "Show how far a redrive is.",
+        "Show the progress of a redrive.",
         area="dead letters",
         answer=bodies.Redrive,
         errors=(errors.UnknownRedrive, *ROUTED),
@@ -71,7 +71,7 @@ DEAD_LETTERS = (
         "POST",
         _JOB + "/resume",
         deadletters.resume,
-        "Let a paused redrive go on.",
+        "Resume a paused redrive.",
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,
@@ -81,7 +81,7 @@ DEAD_LETTERS = (
         "POST",
         _JOB + "/cancel",
         deadletters.cancel,
-        "End a redrive; what it has not brought back stays dead.",
+        "Cancel a redrive; messages not moved yet remain dead letters.",
         area="dead letters",
         answer=bodies.Redrive,
         errors=_CHANGING,

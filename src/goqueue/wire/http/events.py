@@ -1,7 +1,7 @@
-"""Server-sent events: messages as they come, for as long as the client listens.
+"""Server-sent events: a stream of messages for as long as the client is connected.
 
-The id of an event is the place after it in every partition that is read, so a client that
-reconnects with `Last-Event-ID`, as browsers do by themselves, misses nothing.
+The id of an event contains the next offset of every partition that is read, so a client that
+reconnects with `Last-Event-ID`, as browsers do automatically, misses nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from goqueue.wire.http.messages import to_message
 if TYPE_CHECKING:
     from goqueue.broker.gate.views import PageView, RecordStream
 
-HEARTBEAT_MS = 15_000  # proxies hang up on a connection that is silent for longer
-RECONNECT_MS = 1000  # told to clients
+HEARTBEAT_MS = 15_000  # proxies close a connection that is idle for longer
+RECONNECT_MS = 1000  # sent to clients
 MESSAGES_PER_WRITE_MAX = 200
 BYTES_PER_WRITE_MAX = 1 << 20
 
 
 class EventStream(Stream):
-    """One client's stream: `next` brings the bytes to send, when there are some."""
+    """The stream of one client: `next` resolves with the bytes to send."""
 
     def __init__(self, records: RecordStream, topic: str, encoding: Encoding) -> None:
         self.is_over = False
@@ -36,11 +36,11 @@ class EventStream(Stream):
         self._offsets = {one.partition.name.partition: one.offset for one in records.places}
 
     def opening(self) -> bytes:
-        """Sent at once, so that the client sees that it is connected and where it begins."""
+        """The bytes sent at once, so that the client sees that it is connected and from where."""
         return b"retry: %d\nid: %s\n\n" % (RECONNECT_MS, self._id())
 
     def next(self) -> Promise[bytes]:
-        """What to send next: events, or a comment that keeps the connection alive."""
+        """The next bytes to send: events, or a comment that keeps the connection alive."""
         promise: Promise[bytes] = Promise()
 
         def arrived(page: PageView | None, error: Exception | None) -> None:
@@ -60,7 +60,7 @@ class EventStream(Stream):
         return promise
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """End the stream, because the client has disconnected."""
         self.is_over = True
         self._records.close()
 

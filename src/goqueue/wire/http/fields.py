@@ -1,4 +1,4 @@
-"""The kinds of fields that bodies and queries are made of, with their ranges."""
+"""The types of fields in bodies and queries, with their ranges."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Offset = Annotated[
 Timestamp = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Milliseconds since 1970, UTC.")]
 WaitMs = Annotated[
     int,
-    Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message if there is none."),
+    Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait if there is no message."),
 ]
 DurationMs = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
-Limit = Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="The most messages to answer with.")]
+Limit = Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="Most messages to return.")]
 Moment = Annotated[
     str,
     Meta(
@@ -45,17 +45,16 @@ RedriveId = Annotated[str, Meta(min_length=1, max_length=100)]
 Receipt = Annotated[str, Meta(max_length=200)]
 Receipts = Annotated[
     list[Receipt],
-    Meta(min_length=1, max_length=MESSAGES_MAX, description="As `receive` gave them."),
+    Meta(min_length=1, max_length=MESSAGES_MAX, description="Receipts returned by `receive`."),
 ]
 TransactionId = Annotated[
-    str, Meta(min_length=1, max_length=400, description="As the answer to its beginning says.")
+    str,
+    Meta(min_length=1, max_length=400, description="Id returned when the transaction was begun."),
 ]
 QueryId = Annotated[
     str, Meta(min_length=1, max_length=100, pattern=r"^[a-zA-Z0-9._-]+$", examples=["totals"])
 ]
-Epoch = Annotated[
-    int, Meta(ge=0, le=INT64_MAX, description="Number of a part of what a query writes.")
-]
+Epoch = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Number of an epoch of a query.")]
 ScheduleId = Annotated[str, Meta(min_length=1, max_length=100)]
 Priority = Literal["critical", "high", "normal", "low", "background"]
 Acks = Literal["all", "leader", "none"]
@@ -63,14 +62,14 @@ Encoding = Literal["utf8", "base64"]
 Start = Literal["earliest", "latest"]
 MemberId = Annotated[str, Meta(min_length=1, max_length=255)]
 MemberEpoch = Annotated[
-    int, Meta(ge=1, le=INT32_MAX, description="As the last answer to this member said.")
+    int, Meta(ge=1, le=INT32_MAX, description="As in the last response to this member.")
 ]
 Isolation = Annotated[
     Literal["committed", "uncommitted"],
     Meta(
         description=(
-            "`committed`: of transactions only what is committed, up to the first that is open; "
-            "`uncommitted`: also what is open or was aborted."
+            "`committed`: only committed transactions, up to the first that is open; "
+            "`uncommitted`: open and aborted transactions too."
         )
     ),
 ]
@@ -78,7 +77,7 @@ ReadEncoding = Annotated[
     Encoding,
     Meta(
         description=(
-            "`utf8`: text, except that bytes which are not UTF-8 come as base64 and say so; "
+            "`utf8`: text; bytes that are not UTF-8 are base64 and marked as such; "
             "`base64`: everything in base64."
         )
     ),

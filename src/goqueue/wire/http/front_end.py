@@ -1,4 +1,4 @@
-"""What all requests of the HTTP API share."""
+"""The state that all requests of the HTTP API share."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from goqueue.wire.carrier.front_end import CarriedFrontEnd
 class FrontEnd(CarriedFrontEnd):
     """The gate behind the API, and the document that describes it."""
 
-    document: bytes | None = None  # the OpenAPI document, made when it is first asked for
+    document: bytes | None = None  # the OpenAPI document, made at the first request for it

@@ -1,4 +1,4 @@
-"""The routes of publishing and reading; a part of the one table in `operations`."""
+"""The routes of publishing and reading; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESSAGES = (
         "POST",
         "/v1/topics/{topic}/publish",
         publishing.publish,
-        "Publish one message, now, later or at a time.",
+        "Publish one message, now, after a delay or at a given time.",
         area="messages",
         request=bodies.PublishOne,
         answer=bodies.Published,
@@ -41,7 +41,7 @@ MESSAGES = (
         "POST",
         "/v1/topics/{topic}/batch",
         publishing.publish_many,
-        "Publish many messages; each has a result of its own.",
+        "Publish a batch of messages; each has its own result.",
         area="messages",
         request=bodies.PublishMany,
         answer=bodies.PublishedMany,
@@ -58,7 +58,7 @@ MESSAGES = (
         "GET",
         "/v1/topics/{topic}/messages",
         reading.read,
-        "Read messages from an offset or a moment on; nothing is consumed.",
+        "Read messages from an offset or a time on, without consuming them.",
         area="messages",
         request=bodies.Read,
         answer=bodies.Messages,
@@ -87,7 +87,7 @@ MESSAGES = (
         "GET",
         "/v1/topics/{topic}/stream",
         reading.stream,
-        "Follow a topic as server-sent events; `Last-Event-ID` goes on where a client was.",
+        "Follow a topic as server-sent events; `Last-Event-ID` resumes an earlier stream.",
         area="messages",
         request=bodies.Stream,
         answer=str,

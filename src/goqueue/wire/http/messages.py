@@ -1,7 +1,7 @@
-"""Records into messages and back, exactly: every byte that was published is read again.
+"""Converts records to messages and back without loss.
 
-Text travels as it is; bytes that are not UTF-8 travel as base64, and the encoding that is named
-beside a field says which of the two it is. A reader who wants no surprises asks for base64.
+Text is sent as it is, bytes that are not UTF-8 as base64; the encoding field beside a value says
+which of the two it is. A client that wants a uniform encoding requests base64.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from goqueue.wire.http.fields import Encoding
 
 LARGE_BYTES = 64 << 10
 HEADERS_PER_REQUEST_MAX = 50_000
-# Each takes six bytes in JSON, where others take one or two.
+# Each of them takes six bytes in JSON, other characters one or two.
 _CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
 
 
 def message_id(topic: str, partition: int, offset: int) -> str:
-    """No topic has a colon in its name, so this can be taken apart again."""
+    """The id of a message; it can be parsed, because topic names contain no colon."""
     return f"{topic}:{partition}:{offset}"
 
 
 class Shown(NamedTuple):
-    """Bytes as a client sees them."""
+    """Bytes as text, and the encoding used."""
 
     text: str | None
     encoding: Encoding
@@ -48,7 +48,7 @@ def show(content: bytes | None, wanted: Encoding) -> Shown:
 
 
 def _grows_much(content: bytes) -> bool:
-    """Whether this is text of which JSON would make several times as much: control characters."""
+    """Whether JSON would expand this text several times, because of control characters."""
     if len(content) < LARGE_BYTES:
         return False
     plain = len(content.translate(None, _CONTROL_CHARACTERS))
@@ -56,7 +56,7 @@ def _grows_much(content: bytes) -> bool:
 
 
 def read(text: str | None, encoding: Encoding, field: str) -> bytes | None:
-    """The bytes that a client means."""
+    """The bytes of a field that a client has sent."""
     if text is None:
         return None
     if encoding == "utf8":
@@ -77,7 +77,7 @@ def to_message(topic: str, partition: int, record: Record, encoding: Encoding) -
 def message_fields(
     topic: str, partition: int, record: Record, encoding: Encoding
 ) -> dict[str, Any]:
-    """The fields of a message, for it and for structs that say more."""
+    """The fields of a message, also for structs that extend it."""
     key, key_encoding = show(record.key, encoding)
     value, value_encoding = show(record.value, encoding)
     return {
@@ -103,7 +103,7 @@ def show_headers(headers: Iterable[RecordHeader], wanted: Encoding) -> list[Head
 
 
 def check_header_count(messages: Sequence[Publish]) -> None:
-    """Refuse a request whose messages have so many headers that others would wait for it."""
+    """Refuse a request with so many headers that it would delay other requests."""
     if sum(len(one.headers) for one in messages) > HEADERS_PER_REQUEST_MAX:
         raise InvalidField(
             f"The messages of one request may have {HEADERS_PER_REQUEST_MAX} headers together; "
@@ -113,7 +113,7 @@ def check_header_count(messages: Sequence[Publish]) -> None:
 
 
 def to_record(publish: Publish, *, now_ms: int) -> Record:
-    """The record of a message. What it asks for is written into headers, as for every client."""
+    """The record of a message; delay, lane and time to live become headers, as for any client."""
     value, key, timestamp = publish.value, publish.key, publish.timestamp
     return Record(
         key if key is None else read(key, publish.key_encoding, "key"),
@@ -141,7 +141,7 @@ def _headers(publish: Publish) -> tuple[RecordHeader, ...]:
     twice = {name for name, _ in asked} & {name for name, _ in given}
     if twice:
         raise InvalidField(
-            f"The header {min(twice)!r} and the field say the same twice; send one.",
+            f"The header {min(twice)!r} and the field mean the same; send only one of them.",
             field="headers",
         )
     return (*given, *asked)

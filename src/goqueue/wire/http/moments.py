@@ -1,4 +1,4 @@
-"""Moments as people write them in a query: `2h`, `2026-01-31T12:00:00Z`, milliseconds."""
+"""Times in a query: `2h`, `2026-01-31T12:00:00Z`, or milliseconds."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ def time_ms(text: str, *, now_ms: int, field: str) -> int:
         return _rfc_3339(text)
     except InvalidAttribute:
         raise InvalidField(
-            f"{text[:64]!r} is no moment; write a duration such as 2h, a time such as "
+            f"{text[:64]!r} is not a time; write a duration such as 2h, a time such as "
             "2026-01-31T12:00:00Z, or milliseconds since 1970.",
             field=field,
         ) from None
 
 
 def due_ms(text: str, *, field: str) -> int:
-    """An RFC 3339 time or milliseconds since 1970, of something that lies ahead."""
+    """An RFC 3339 time or milliseconds since 1970, for delivery in the future."""
     if _MILLISECONDS.fullmatch(text) and int(text) <= INT64_MAX:
         return int(text)
     try:
         return _rfc_3339(text)
     except InvalidAttribute:
         raise InvalidField(
-            f"{text[:64]!r} is no time; write one such as 2026-01-31T12:00:00Z, or milliseconds "
+            f"{text[:64]!r} is not a time; write one such as 2026-01-31T12:00:00Z, or milliseconds "
             "since 1970.",
             field=field,
         ) from None
 
 
 def position_of(text: str, *, now_ms: int, field: str) -> Position:
-    """The position that `earliest`, `latest` or a moment names."""
+    """The position for `earliest`, `latest` or a time."""
     if text == EARLIEST:
         return records.EARLIEST
     if text == LATEST:
@@ -59,6 +59,6 @@ def position_of(text: str, *, now_ms: int, field: str) -> Position:
 
 
 def _rfc_3339(text: str) -> int:
-    # In a query a "+" means a blank unless it was escaped, and many forget to.
+    # In a query a "+" stands for a space unless it is escaped, which is often forgotten.
     day, has_time, rest = text.partition("T")
     return parse_moment(f"{day}{has_time}{rest.replace(' ', '+')}".encode())

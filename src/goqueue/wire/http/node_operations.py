@@ -1,4 +1,4 @@
-"""The routes of the node itself; a part of the one table in `operations`."""
+"""The routes of the node itself; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODE = (
         "GET",
         "/",
         node.welcome,
-        "What this is, and where to go on.",
+        "Show what this server is, with links to its pages.",
         area="node",
         is_early=True,
         answer=bodies.Welcome,
@@ -24,7 +24,7 @@ NODE = (
         "GET",
         "/healthz",
         node.health,
-        "Whether the node does all that it should.",
+        "Show whether the node is healthy.",
         area="node",
         is_early=True,
         answer=bodies.Health,
@@ -35,7 +35,7 @@ NODE = (
         "GET",
         "/readyz",
         node.ready,
-        "Whether the node takes requests.",
+        "Show whether the node is ready for requests.",
         area="node",
         is_early=True,
         answer=bodies.Health,
@@ -46,7 +46,7 @@ NODE = (
         "GET",
         "/livez",
         node.alive,
-        "Whether the process answers at all.",
+        "Show whether the process is alive.",
         area="node",
         is_early=True,
         answer=bodies.Alive,
@@ -56,7 +56,7 @@ NODE = (
         "GET",
         "/version",
         node.show_version,
-        "Which version, node and cluster this is.",
+        "Show the version, the node and the cluster.",
         area="node",
         is_early=True,
         answer=bodies.Version,
@@ -66,7 +66,7 @@ NODE = (
         "GET",
         "/openapi.json",
         node.document,
-        "This document.",
+        "Return this OpenAPI document.",
         area="node",
         is_early=True,
         answer=dict[str, Any],
@@ -76,7 +76,7 @@ NODE = (
         "GET",
         "/docs",
         node.page,
-        "Interactive documentation.",
+        "Show the interactive documentation.",
         area="node",
         is_early=True,
         answer=bytes,

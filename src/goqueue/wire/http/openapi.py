@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of operations and the structs they name."""
+"""Generates the OpenAPI 3.1 document from the table of operations and their structs."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ _EXAMPLES: dict[str, object] = {
 }
 _AREAS = {
     "topics": "Topics, their partitions and their settings.",
-    "messages": "Publishing and reading. Reading consumes nothing.",
+    "messages": "Publishing and reading. Reading does not consume messages.",
     "groups": "Groups of both kinds.",
-    "stream groups": "Members share the partitions of topics and commit offsets.",
-    "queue groups": "Messages are received, acknowledged, and come again if they are not.",
-    "dead letters": "Messages that nobody could handle, and their way back.",
-    "schedules": "Messages that appear in their topics later.",
-    "transactions": "Messages, offsets and acknowledgements that count together or not at all.",
-    "queries": "Many prepared transactions, committed together, each part of a query once.",
-    "cluster": "The nodes of the cluster, and where they keep partitions.",
+    "stream groups": "Members divide the partitions of topics and commit offsets.",
+    "queue groups": "Messages are received, and delivered again unless they are acknowledged.",
+    "dead letters": "Messages that could not be processed, and their redrive.",
+    "schedules": "Messages with a delivery time in the future.",
+    "transactions": "Messages, offsets and acknowledgements that take effect atomically.",
+    "queries": "Streaming queries: prepared transactions, committed as epochs exactly once.",
+    "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",
 }
 _DESCRIPTION = """\
-Everything that GoQueue can do, as JSON over HTTP.
+All operations of GoQueue as JSON over HTTP.
 
-Fields that are not known are refused. Errors are problem details (RFC 9457) with a stable `code`
-and a sentence that says what to do. Times are milliseconds since 1970; keys, values and headers
-are text, or base64 where the encoding beside them says so.
+Unknown fields are refused. Errors are problem details (RFC 9457) with a stable `code` and a
+sentence that says what to do. Times are milliseconds since 1970; keys, values and headers are
+text, or base64 if the encoding field beside them says so.
 """
 
 
@@ -126,7 +126,7 @@ _LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "The id of the last event that the client has seen; sent by browsers.",
+    "description": "The id of the last event that the client received; sent by browsers.",
     "schema": {"type": "string", "maxLength": 32_000},
 }
 
@@ -161,7 +161,7 @@ def _query_parameters(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query leaves a field out rather than calling it null."""
+    """The schema without null, because a query omits a field instead."""
     choices = [one for one in schema.get("anyOf", []) if one.get("type") != "null"]
     if len(choices) != 1:
         return schema

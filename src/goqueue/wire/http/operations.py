@@ -1,4 +1,4 @@
-"""The one table of routes: the router, the OpenAPI document and the tests are made from it."""
+"""The table of all routes, from which the router, the OpenAPI document and the tests are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of queries and their epochs; a part of the one table in `operations`."""
+"""The routes of streaming queries and their epochs; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUERIES = (
         "POST",
         "/v1/transactions/{transaction_id}/prepare",
         queries.prepare,
-        "Have a transaction of a query wait for the commit of its epoch. May be repeated.",
+        "Prepare a transaction of a query for the commit of its epoch. Idempotent.",
         area="transactions",
         request=bodies.Prepare,
         answer=bodies.Prepared,
@@ -41,7 +41,7 @@ QUERIES = (
         "POST",
         "/v1/queries/{query}/open",
         queries.open_query,
-        "Begin a run of a query; earlier runs are turned away, and what they left is aborted.",
+        "Begin a run of a query; earlier runs are fenced, and their transactions aborted.",
         area="queries",
         request=bodies.OpenQuery,
         answer=bodies.Query,
@@ -59,7 +59,7 @@ QUERIES = (
         "GET",
         "/v1/queries/{query}",
         queries.show,
-        "Show the newest run and the newest epoch of a query.",
+        "Show the latest run and the latest epoch of a query.",
         area="queries",
         answer=bodies.Query,
         errors=(errors.UnknownTransaction, *_COORDINATOR),
@@ -69,7 +69,7 @@ QUERIES = (
         "POST",
         "/v1/queries/{query}/epochs/{epoch}/commit",
         queries.commit,
-        "Commit prepared transactions as one epoch, unless it is committed. May be repeated.",
+        "Commit prepared transactions as one epoch, unless it is committed already. Idempotent.",
         area="queries",
         request=bodies.CommitEpoch,
         answer=bodies.EpochCommitted,

@@ -1,8 +1,8 @@
-"""Messages that were received and settled, as JSON, a run at a time.
+"""Received and settled messages as JSON, encoded a run at a time.
 
-Receiving is the busiest of all operations and its answers are long. So no object is made for a
-message: what the messages of a run have in common is written down once, and the rest goes from the
-columns of their batch straight into the answer. Each message reads like `bodies.ReceivedMessage`.
+Receiving is the most frequent operation and its responses are long, so no object is made per
+message: the fields that the messages of a run share are encoded once, and the others are copied
+from the columns of their batch. Each message has the form of `bodies.ReceivedMessage`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_CONTENTS = (
 
 
 def received_json(received: Received, encoding: Encoding) -> bytes:
-    """The messages of an answer to a receive call, a list."""
+    """The list of messages in the response to a receive call."""
     topic = encode(received.topic)
     rows = [run_json(topic, run, encoding) for run in received.runs]
     return b"[%s]" % b",".join(rows)
@@ -47,16 +47,16 @@ def places_json(received: Received) -> bytes:
 
 
 def all_settled_json(receipts: list[str]) -> bytes:
-    """The body of `bodies.Settled` for receipts that all held, and so need no escaping."""
+    """The body of `bodies.Settled` if all receipts were valid, and so need no escaping."""
     receipts_json = '"},{"receipt":"'.join(receipts)
     return b'{"results":[{"receipt":"%s"}],"failed":0}' % receipts_json.encode()
 
 
 def run_json(topic: bytes, run: ReceivedRun, encoding: Encoding) -> bytes:
-    """The messages of a run with commas between them; the topic is given as JSON."""
+    """The messages of a run, separated by commas; `topic` is JSON already."""
     try:
         return _run_json(topic, run, encoding, is_text=encoding == "utf8")
-    except ValueError:  # Something in it is not UTF-8.
+    except ValueError:  # Some of it is not UTF-8.
         return _run_json(topic, run, encoding, is_text=False)
 
 
@@ -66,7 +66,7 @@ def _run_json(topic: bytes, run: ReceivedRun, encoding: Encoding, *, is_text: bo
     shown.say_place(at_places(columns.timestamps, places))
     rows = shown.rows
     if is_text:
-        # Nearly always everything is text, and goes into the answer as it lies there.
+        # In the usual case everything is text and is copied into the response as it is.
         if columns.has_keys:
             rows.add(b',"key":', columns.key_column(places))
         else:
@@ -85,7 +85,7 @@ def _run_json(topic: bytes, run: ReceivedRun, encoding: Encoding, *, is_text: bo
 
 
 class _Run:
-    """What is told of the messages of a run before and after their contents."""
+    """The fields of the messages of a run before and after their contents."""
 
     def __init__(self, topic: bytes, lease: Lease, first: int, count: int) -> None:
         self.rows = _Rows()
@@ -101,7 +101,7 @@ class _Run:
         self.rows.add(b'","topic":%s,"partition":%d,"offset":' % (topic, number), offsets)
         first = timestamps[0]
         if timestamps[-1] == first and list(timestamps).count(first) == len(timestamps):
-            self.rows.say(b',"timestamp":%d' % first)  # They often came together.
+            self.rows.say(b',"timestamp":%d' % first)  # they are often stored together
         else:
             self.rows.add(b',"timestamp":', timestamps)
 
@@ -119,7 +119,7 @@ class _Run:
 
 
 class _Rows:
-    """Puts together what all rows say, and the columns between."""
+    """Joins the fixed parts of all rows with the columns between them."""
 
     def __init__(self) -> None:
         self._fragments: list[bytes] = []

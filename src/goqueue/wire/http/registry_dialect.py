@@ -1,4 +1,4 @@
-"""The schema registry's way of speaking: media types, flags in the query, numbered refusals."""
+"""The conventions of the schema registry API: media types, query flags, numeric error codes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NotAcceptable(HttpError):
 
 
 class NothingHere(HttpError):
-    """The path names something that cannot exist, such as an id that is no number."""
+    """The path contains something that cannot exist, such as an id that is not a number."""
 
     code = "not_found"
     status = 404
@@ -60,7 +60,7 @@ class NothingHere(HttpError):
 
 
 class Given:
-    """What a request says besides its path: its body, its flags, and the context it is for."""
+    """A request without its path: its body, its flags, and its context."""
 
     __slots__ = ("_query", "body", "context", "takes_new_fields")
 
@@ -75,11 +75,11 @@ class Given:
         self._query = query
         self.body = body
         self.context = context
-        # Clients say so that pass over fields they do not know; older ones may fail on them.
+        # Sent by clients that ignore unknown fields; older ones may fail on them.
         self.takes_new_fields = takes_new_fields
 
     def flag(self, *names: str) -> bool:
-        """Whether one of these is true; clients write that in several ways."""
+        """Whether one of these flags is true; clients write that in several ways."""
         return any(self.text(name).lower() == "true" for name in names)
 
     def number(self, name: str, default: int) -> int:
@@ -101,18 +101,18 @@ class Given:
         return self._query.get(name, [])
 
     def stretch(self, *, most: int) -> tuple[int, int]:
-        """The offset and the length of the part of a list that the request wants."""
+        """The offset and the length of the requested part of a list."""
         offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
         return offset, most if limit < 0 else min(limit, most)
 
     def page(self, found: Sequence[Any], *, most: int) -> list[Any]:
-        """The part of a list that the request wants."""
+        """The requested part of a list."""
         offset, limit = self.stretch(most=most)
         return list(found[offset : offset + limit])
 
     @property
     def form(self) -> str:
-        """In which form the text of a schema is wanted; empty for the usual one."""
+        """The requested format of the schema text; empty for the default."""
         return self.text("format").strip()
 
     def subject(self, call: Call) -> Subject:
@@ -120,7 +120,7 @@ class Given:
 
 
 class RegistryDialect:
-    """Everything below a prefix of the path, which may be empty, is the registry."""
+    """Serves the registry below a prefix of the path, which may be empty."""
 
     def __init__(self, operations: Sequence[Operation], prefix: str = "") -> None:
         self._routes = Routes(operations)
@@ -130,7 +130,7 @@ class RegistryDialect:
         rest = path.removeprefix(self._prefix)
         context = ""
         if rest.startswith("/contexts/"):
-            # A client may be given the address of one context and know nothing of others.
+            # A client may be configured with the address of one context only.
             context, _, rest = rest.removeprefix("/contexts/").partition("/")
             rest = f"/{rest}"
         if len(rest) > 1:
@@ -180,7 +180,7 @@ def number_of(error: GoQueueError) -> int:
 
 
 def _read_query(data: bytes) -> dict[str, list[str]]:
-    """What is not known is passed over: clients of all ages send what they like."""
+    """Decode the query, ignoring unknown parameters, which clients of other versions send."""
     try:
         pairs = parse_qsl(
             data.decode("ascii"),
@@ -204,7 +204,7 @@ def _context(text: str) -> str:
 
 
 def _answer_type(request: Request) -> bytes:
-    """The first of our types that the client takes, or the usual one."""
+    """The first of our media types that the client accepts, or the default."""
     for wanted in request.header(b"accept").split(b","):
         name = wanted.partition(b";")[0].strip().lower()
         if name in _ANSWER_TYPES:
@@ -213,7 +213,7 @@ def _answer_type(request: Request) -> bytes:
 
 
 def _check_accept(request: Request) -> None:
-    """Refuse clients that take none of the types that there are."""
+    """Refuse clients that accept none of our media types."""
     accepted = request.header(b"accept")
     names = {one.partition(b";")[0].strip().lower() for one in accepted.split(b",")}
     if accepted.strip() and not names & _WILDCARDS and names.isdisjoint(_ANSWER_TYPES):
@@ -224,6 +224,6 @@ def _check_media_type(request: Request) -> None:
     name = request.header(b"content-type").partition(b";")[0].strip().lower()
     if name in _BODY_TYPES:
         return
-    # `curl -d` means JSON too, and says otherwise; a browser always says where it comes from.
+    # `curl -d` sends JSON with another content type; a browser always sends its origin.
     if name not in (b"", _CURL_DEFAULT) or request.header(b"origin"):
         raise UnsupportedMediaType(name.decode("latin-1"))

@@ -1,4 +1,4 @@
-"""The routes of the schema registry. They have their own listener, and stand under `/registry`."""
+"""The routes of the schema registry, served by its own listener and under `/registry`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ def _name(handler: Handler) -> str:
 
 _SUBJECTS = (
     _read("/subjects", registry.list_subjects, "List subjects."),
-    _send("POST", "/subjects/{subject}", registry.lookup, "Find a schema.", bodies.SchemaBody),
+    _send(
+        "POST",
+        "/subjects/{subject}",
+        registry.lookup,
+        "Find the version of a schema.",
+        bodies.SchemaBody,
+    ),
     _delete("/subjects/{subject}", registry.delete_subject, "Delete all versions."),
     _read("/subjects/{subject}/metadata", registry.latest_with_metadata, "Find by metadata."),
     _read(_VERSIONS, registry.list_versions, "List versions."),
@@ -46,19 +52,21 @@ _SUBJECTS = (
 )
 _SCHEMAS = (
     _read("/schemas", registry.list_schemas, "List versions of all subjects."),
-    _read("/schemas/types", registry.list_kinds, "List the languages of schemas."),
-    _read("/schemas/ids/{id}", registry.show_schema, "Show what an id stands for."),
+    _read("/schemas/types", registry.list_kinds, "List the types of schemas."),
+    _read("/schemas/ids/{id}", registry.show_schema, "Show the schema of an id."),
     _read("/schemas/ids/{id}/schema", registry.show_schema_text, "Show only its text."),
-    _read("/schemas/ids/{id}/subjects", registry.schema_subjects, "List who has it."),
-    _read("/schemas/ids/{id}/versions", registry.schema_versions, "List who has it, and as what."),
-    _read("/schemas/guids/{guid}", registry.show_guid, "Show what a guid stands for."),
-    _read("/schemas/guids/{guid}/ids", registry.guid_ids, "List the ids that it has."),
+    _read("/schemas/ids/{id}/subjects", registry.schema_subjects, "List its subjects."),
+    _read(
+        "/schemas/ids/{id}/versions", registry.schema_versions, "List its subjects and versions."
+    ),
+    _read("/schemas/guids/{guid}", registry.show_guid, "Show the schema of a guid."),
+    _read("/schemas/guids/{guid}/ids", registry.guid_ids, "List the ids of a guid."),
 )
 _CHECKS = (
-    _send("POST", _COMPATIBILITY, registry.compare, "Compare as registering would.",
+    _send("POST", _COMPATIBILITY, registry.compare, "Check compatibility as registration would.",
           bodies.SchemaBody),
     _send("POST", f"{_COMPATIBILITY}/{{version}}", registry.compare_with_version,
-          "Compare with one version.", bodies.SchemaBody),
+          "Check compatibility with one version.", bodies.SchemaBody),
 )  # fmt: skip
 _SETTINGS = tuple(
     operation
@@ -66,16 +74,22 @@ _SETTINGS = tuple(
     for operation in (
         _read(f"/config{path}", registry_settings.show_config, "Show settings."),
         _send(
-            "PUT", f"/config{path}", registry_settings.set_config, "Change them.", bodies.ConfigBody
+            "PUT",
+            f"/config{path}",
+            registry_settings.set_config,
+            "Change settings.",
+            bodies.ConfigBody,
         ),
-        _delete(f"/config{path}", registry_settings.delete_config, "Take them away."),
+        _delete(f"/config{path}", registry_settings.delete_config, "Remove settings."),
         _read(f"/mode{path}", registry_settings.show_mode, "Show the mode."),
-        _send("PUT", f"/mode{path}", registry_settings.set_mode, "Change it.", bodies.ModeBody),
-        _delete(f"/mode{path}", registry_settings.delete_mode, "Take it away."),
+        _send(
+            "PUT", f"/mode{path}", registry_settings.set_mode, "Change the mode.", bodies.ModeBody
+        ),
+        _delete(f"/mode{path}", registry_settings.delete_mode, "Remove the mode."),
     )
 )
 _SERVER = (
-    _read("/", registry_settings.show_root, "Say that the registry is there."),
+    _read("/", registry_settings.show_root, "Confirm that the registry is available."),
     _read("/contexts", registry_settings.list_contexts, "List contexts."),
     _read("/v1/metadata/id", registry_settings.show_cluster, "Show the cluster."),
     _read("/v1/metadata/version", registry_settings.show_server_version, "Show the version."),

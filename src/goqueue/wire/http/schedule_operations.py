@@ -1,4 +1,4 @@
-"""The routes of schedules; a part of the one table in `operations`."""
+"""The routes of schedules; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEDULES = (
         "GET",
         "/v1/schedules",
         schedules.list_all,
-        "List the messages that wait, by the time they are due.",
+        "List scheduled messages, by due time.",
         area="schedules",
         request=bodies.ListSchedules,
         answer=bodies.Schedules,
@@ -26,7 +26,7 @@ SCHEDULES = (
         "GET",
         "/v1/schedules/count",
         schedules.count,
-        "Count the messages that wait.",
+        "Count scheduled messages.",
         area="schedules",
         request=bodies.CountSchedules,
         answer=bodies.ScheduleCount,
@@ -37,7 +37,7 @@ SCHEDULES = (
         "GET",
         "/v1/schedules/stats",
         schedules.stats,
-        "Show how much waits, and how late messages were released.",
+        "Show how many messages wait, and how late messages were released.",
         area="schedules",
         answer=bodies.ScheduleStats,
     ),
@@ -46,7 +46,7 @@ SCHEDULES = (
         "POST",
         "/v1/schedules/cancel",
         schedules.cancel_many,
-        "Let up to 1000 messages never appear; a result for each.",
+        "Cancel up to 1000 scheduled messages; each has its own result.",
         area="schedules",
         request=bodies.CancelSchedules,
         answer=bodies.CancelledSchedules,
@@ -58,7 +58,7 @@ SCHEDULES = (
         "GET",
         "/v1/schedules/{schedule_id}",
         schedules.show,
-        "Show a message that waits.",
+        "Show a scheduled message.",
         area="schedules",
         request=bodies.ShowSchedule,
         answer=bodies.Schedule,
@@ -69,7 +69,7 @@ SCHEDULES = (
         "PATCH",
         "/v1/schedules/{schedule_id}",
         schedules.reschedule,
-        "Let a message appear at another time.",
+        "Change the delivery time of a scheduled message.",
         area="schedules",
         request=bodies.Reschedule,
         answer=bodies.Rescheduled,
@@ -81,7 +81,7 @@ SCHEDULES = (
         "DELETE",
         "/v1/schedules/{schedule_id}",
         schedules.cancel,
-        "Let a message never appear.",
+        "Cancel a scheduled message.",
         area="schedules",
         status=204,
         errors=(*_SCHEDULE, *STORING),

@@ -1,4 +1,4 @@
-"""The routes of topics; a part of the one table in `operations`."""
+"""The routes of topics; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ TOPICS = (
         "POST",
         "/v1/topics/{topic}/partitions",
         topics.grow,
-        "Add partitions to a topic. Keys may then go to other partitions than before.",
+        "Add partitions to a topic; new messages of a key may go to another partition.",
         area="topics",
         request=bodies.Grow,
         answer=bodies.Partitions,
@@ -104,7 +104,7 @@ TOPICS = (
         "POST",
         "/v1/topics/{topic}/compact",
         topics.compact,
-        "Compact a topic soon, without waiting until it is worth it.",
+        "Compact a topic soon, whatever its dirty ratio.",
         area="topics",
         answer=bodies.Compaction,
         status=202,
@@ -122,7 +122,7 @@ TOPICS = (
         "DELETE",
         "/v1/topics/{topic}/records",
         topics.delete_records,
-        "Forget the oldest records, before an offset or a moment.",
+        "Delete the oldest records, before an offset or a time.",
         area="topics",
         request=bodies.DeleteRecords,
         answer=bodies.DeletedRecords,

@@ -19,13 +19,17 @@ read = QueryDecoder(Read)
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        (b'{"valeu": "x"}', "valeu", "known are: value, key,"),
+        (b'{"valeu": "x"}', "valeu", "known fields: value, key,"),
         (b'{"value": 1}', "value", "Expected `str | null`, got `int`"),
         (b"{}", "", "missing required field `value`"),
         (b'{"value": "x", "priority": "urgent"}', "priority", "one of background, critical,"),
         (b'{"value": "x", "delay_ms": -1}', "delay_ms", ">= 0"),
         (b'{"value": "x", "headers": [{"name": "a", "value": 5}]}', "headers[0].value", "str"),
-        (b'{"value": "x", "headers": [{"nam": "a"}]}', "headers[0].nam", "known are: name, value"),
+        (
+            b'{"value": "x", "headers": [{"nam": "a"}]}',
+            "headers[0].nam",
+            "known fields: name, value",
+        ),
         (b"[]", "", "Expected `object`, got `array`"),
     ],
 )

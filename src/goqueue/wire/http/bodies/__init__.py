@@ -1,1 +1,1 @@
-"""The structs that cross the boundary, one module for each area of the API."""
+"""The structs of requests and responses, one module for each area of the API."""

@@ -1,4 +1,4 @@
-"""The cluster: its nodes, where partitions are kept, and moving them."""
+"""The cluster: its nodes, the placement of partitions, and reassignments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ MOVES_MAX = 10_000  # in one request
 NodeState = Literal["running", "draining", "stopping", "fenced"]
 Replicas = Annotated[
     list[NodeId],
-    Meta(min_length=1, max_length=100, description="Nodes; the first leads when it can."),
+    Meta(
+        min_length=1, max_length=100, description="Ids of nodes; the first is the preferred leader."
+    ),
 ]
 Throttle = Annotated[
     int,
@@ -28,7 +30,7 @@ Throttle = Annotated[
         ge=1,
         le=INT64_MAX,
         description=(
-            "Bytes per second that each node sends at most to new copies, of all partitions with "
+            "Most bytes per second that each node sends to new replicas, of all partitions with "
             "this throttle together."
         ),
     ),
@@ -37,23 +39,27 @@ _ALL_PARTITIONS = "By default all partitions of the topic."
 
 
 class Cluster(Answer, kw_only=True):
-    """The cluster at a glance."""
+    """An overview of the cluster."""
 
     cluster_id: str
-    controller: Annotated[int | None, Meta(description="The node that decides; null if none.")]
-    voters: Annotated[list[int], Meta(description="The nodes that elect the controller.")]
+    controller: Annotated[
+        int | None, Meta(description="The active controller; null if there is none.")
+    ]
+    voters: Annotated[list[int], Meta(description="The nodes that elect the active controller.")]
     answered_by: int
     nodes: int
     nodes_running: int
     topics: int
     partitions: int
-    leaderless: Annotated[int, Meta(description="Partitions that nobody can lead now.")]
-    under_replicated: Annotated[int, Meta(description="Partitions with copies not in sync.")]
-    moving: Annotated[int, Meta(description="Partitions whose replicas are being moved.")]
+    leaderless: Annotated[int, Meta(description="Partitions without a leader.")]
+    under_replicated: Annotated[
+        int, Meta(description="Partitions with replicas that are not in sync.")
+    ]
+    moving: Annotated[int, Meta(description="Partitions that are being reassigned.")]
 
 
 class ClusterHealth(Answer, kw_only=True):
-    """`ok`; `degraded` when it works without reserve; `down` when something cannot be used."""
+    """`ok`; `degraded` if redundancy is missing; `down` if something is unavailable."""
 
     status: Literal["ok", "degraded", "down"]
     problems: list[str]
@@ -62,12 +68,12 @@ class ClusterHealth(Answer, kw_only=True):
 class Node(Answer, kw_only=True):
     id: int
     state: NodeState
-    addresses: Annotated[dict[str, str], Meta(description="By the name of the listener.")]
+    addresses: Annotated[dict[str, str], Meta(description="Addresses by name of the listener.")]
     rack: str
     voter: bool
     controller: bool
-    leaders: Annotated[int, Meta(description="Partitions that it leads.")]
-    replicas: Annotated[int, Meta(description="Partitions that it keeps a copy of.")]
+    leaders: Annotated[int, Meta(description="Number of partitions that it leads.")]
+    replicas: Annotated[int, Meta(description="Number of replicas on it.")]
 
 
 class Nodes(Answer, kw_only=True):
@@ -75,7 +81,7 @@ class Nodes(Answer, kw_only=True):
 
 
 class Voter(Answer, kw_only=True):
-    """A node that has a copy of the cluster's decisions; a voter's copy counts for the majority."""
+    """A node that replicates the metadata log; only replicas of voters count for the majority."""
 
     id: int
     voter: bool
@@ -84,22 +90,26 @@ class Voter(Answer, kw_only=True):
 
 
 class Voters(Answer, kw_only=True):
-    voters: Annotated[list[Voter], Meta(description="By id, with those that only follow.")]
-    majority: Annotated[int, Meta(description="How many voters must run to decide anything.")]
+    voters: Annotated[list[Voter], Meta(description="Voters and observers, by id.")]
+    majority: Annotated[int, Meta(description="Number of voters needed for a decision.")]
 
 
 class Drain(Answer, kw_only=True):
-    """How far a node is from leading nothing; then it can be stopped and nobody notices."""
+    """The progress of draining a node; without leaders it can be stopped without interruption."""
 
     node: int
     draining: bool
     leaders: int
-    stuck: Annotated[list[str], Meta(description="The first of what it leads, as topic/partition.")]
+    stuck: Annotated[
+        list[str], Meta(description="The first partitions that it still leads, as topic/partition.")
+    ]
 
 
 class ListPartitions(Body, kw_only=True):
     topic: TopicName | None = None
-    node: Annotated[NodeId | None, Meta(description="Only what it keeps.")] = None
+    node: Annotated[
+        NodeId | None, Meta(description="Only partitions with a replica on this node.")
+    ] = None
     state: Annotated[
         Literal["leaderless", "under_replicated", "moving"] | None,
         Meta(description="Only partitions in this state."),
@@ -107,11 +117,11 @@ class ListPartitions(Body, kw_only=True):
 
 
 class PlacedPartition(Answer, kw_only=True):
-    """Where a partition is kept; while it moves, `target` is where it will be."""
+    """The placement of a partition; during a reassignment `target` holds the new replicas."""
 
     topic: str
     partition: int
-    leader: Annotated[int | None, Meta(description="Null while nobody can lead.")]
+    leader: Annotated[int | None, Meta(description="Null while there is no leader.")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
@@ -123,7 +133,7 @@ class PlacedPartitions(Answer, kw_only=True):
 
 
 class Elect(Body, kw_only=True):
-    """Have the first replica of each partition lead again."""
+    """Elect the preferred leader (the first replica) of each partition."""
 
     topic: Annotated[TopicName | None, Meta(description="By default all topics.")] = None
     partitions: Annotated[list[PartitionNumber] | None, Meta(description=_ALL_PARTITIONS)] = None
@@ -131,15 +141,15 @@ class Elect(Body, kw_only=True):
         bool,
         Meta(
             description=(
-                "Where nobody in sync is alive, let any copy lead. What was acknowledged and is "
-                "not in that copy is lost."
+                "Where no in-sync replica is alive, elect any replica. Acknowledged records that "
+                "it does not have are lost."
             )
         ),
     ] = False
 
 
 class Change(Answer, kw_only=True, omit_defaults=True):
-    """The outcome for one partition; without a problem it is decided."""
+    """The result for one partition; without a problem it was accepted."""
 
     topic: str
     partition: int
@@ -147,10 +157,10 @@ class Change(Answer, kw_only=True, omit_defaults=True):
 
 
 class Changes(Answer, kw_only=True):
-    """Partitions for which nothing was to do are left out."""
+    """The results; partitions that needed no change are left out."""
 
     results: list[Change]
-    failed: Annotated[int, Meta(description="How many were refused.")]
+    failed: Annotated[int, Meta(description="Number of refused partitions.")]
 
 
 class Move(Body, kw_only=True):
@@ -160,19 +170,21 @@ class Move(Body, kw_only=True):
 
 
 class StartMoves(Body, kw_only=True):
-    """Move partitions: those named, or whatever a node keeps to other nodes."""
+    """Move the given partitions, or all replicas of a node to other nodes."""
 
     moves: Annotated[list[Move], Meta(min_length=1, max_length=MOVES_MAX)] | None = None
-    away_from: Annotated[NodeId | None, Meta(description="A node that is to keep nothing.")] = None
+    away_from: Annotated[
+        NodeId | None, Meta(description="Move all replicas away from this node.")
+    ] = None
     topic: Annotated[TopicName | None, Meta(description="With `away_from`: only this topic.")] = (
         None
     )
-    dry_run: Annotated[bool, Meta(description="Only tell what would be moved.")] = False
+    dry_run: Annotated[bool, Meta(description="Only return what would be moved.")] = False
     throttle_bytes_per_second: Throttle | None = None
 
 
 class MoveResult(Answer, kw_only=True, omit_defaults=True):
-    """The outcome for one partition; without a problem it is on its way, or there already."""
+    """The result for one partition; without a problem its move is started or already done."""
 
     topic: str
     partition: int
@@ -182,7 +194,7 @@ class MoveResult(Answer, kw_only=True, omit_defaults=True):
 
 class StartedMoves(Answer, kw_only=True):
     results: list[MoveResult]
-    failed: Annotated[int, Meta(description="How many were refused.")]
+    failed: Annotated[int, Meta(description="Number of refused partitions.")]
 
 
 class ListMoves(Body, kw_only=True):
@@ -190,15 +202,15 @@ class ListMoves(Body, kw_only=True):
 
 
 class ThrottleMoves(Body, kw_only=True):
-    """Let moves that are under way go on at another pace; all of them if none is named."""
+    """Change the throttle of running reassignments; of all of them if none is given."""
 
     topic: TopicName | None = None
     partition: Annotated[PartitionNumber | None, Meta(description=_ALL_PARTITIONS)] = None
-    throttle_bytes_per_second: Annotated[Throttle | None, Meta(description="Null is no limit.")]
+    throttle_bytes_per_second: Annotated[Throttle | None, Meta(description="Null means no limit.")]
 
 
 class CancelMoves(Body, kw_only=True):
-    """Which moves are to be given up; all of them if nothing is said."""
+    """The reassignments to cancel; by default all."""
 
     topic: TopicName | None = None
     partition: Annotated[PartitionNumber | None, Meta(description=_ALL_PARTITIONS)] = None
@@ -210,7 +222,7 @@ class Copy(Answer, kw_only=True):
     end_offset: int
     bytes: int = 0
     bytes_per_second: Annotated[
-        int, Meta(description="How fast a copy that is not in sync has grown lately.")
+        int, Meta(description="Recent growth of a replica that is not in sync.")
     ] = 0
 
 
@@ -223,13 +235,15 @@ class MovingPartition(Answer, kw_only=True):
     adding: list[int]
     removing: list[int]
     in_sync: list[int]
-    copies: Annotated[list[Copy], Meta(description="How far each node's copy has come.")]
-    progress: Annotated[float, Meta(description="Of the new copies, from 0 to 1.")]
-    throttle_bytes_per_second: Annotated[int | None, Meta(description="Null is no limit.")] = None
-    bytes_left: Annotated[int, Meta(description="To be copied yet, about.")] = 0
-    bytes_per_second: Annotated[int, Meta(description="Copied lately.")] = 0
+    copies: Annotated[list[Copy], Meta(description="Progress of the replica on each node.")]
+    progress: Annotated[float, Meta(description="Progress of the new replicas, from 0 to 1.")]
+    throttle_bytes_per_second: Annotated[int | None, Meta(description="Null means no limit.")] = (
+        None
+    )
+    bytes_left: Annotated[int, Meta(description="Estimate of the bytes still to copy.")] = 0
+    bytes_per_second: Annotated[int, Meta(description="Recent rate of copying.")] = 0
     remaining_ms: Annotated[
-        int | None, Meta(description="At this pace; null while that cannot be told.")
+        int | None, Meta(description="Estimate at the recent rate; null while unknown.")
     ] = None
 
 

@@ -1,4 +1,4 @@
-"""Dead letters, and the jobs that bring them back."""
+"""Dead letters, and the jobs that redrive them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from goqueue.wire.http.fields import (
 Reason = Annotated[str, Meta(min_length=1, max_length=1000, examples=["deliveries_exhausted"])]
 DeadLetterTopic = Annotated[
     TopicName | None,
-    Meta(description="Where the dead letters are, if not in the topic's own `.dlq`."),
+    Meta(description="The dead-letter topic, if it is not the topic's own `.dlq`."),
 ]
 HeaderName = Annotated[str, Meta(min_length=1, max_length=1000)]
 RedriveState = Literal["running", "paused", "done", "cancelled", "failed"]
 
 
 class HeaderFilter(Body, kw_only=True):
-    """A header that must be there; without a value, any value will do."""
+    """A required header; without a value, any value matches."""
 
     name: HeaderName
     value: Text | None = None
@@ -39,38 +39,38 @@ class HeaderFilter(Body, kw_only=True):
 
 
 class LetterFilter(Body, kw_only=True):
-    """Which dead letters are meant; all that is given must hold."""
+    """A selection of dead letters; all given conditions must match."""
 
     reason: Reason | None = None
     group: GroupName | None = None
     key: Text | None = None
     key_encoding: Encoding = "utf8"
-    from_: Annotated[Moment | None, Meta(description="Died then or later.")] = field(
-        name="from", default=None
+    from_: Annotated[Moment | None, Meta(description="Dead-lettered at this time or later.")] = (
+        field(name="from", default=None)
     )
-    until: Annotated[Moment | None, Meta(description="Died before then.")] = None
+    until: Annotated[Moment | None, Meta(description="Dead-lettered before this time.")] = None
     header: HeaderFilter | None = None
 
 
 class ListDeadLetters(Body, kw_only=True):
-    """Which dead letters to list, and from where."""
+    """The dead letters to list, and where to start."""
 
     dead_letter_topic: DeadLetterTopic = None
     reason: Reason | None = None
     group: GroupName | None = None
     key: Text | None = None
     key_encoding: Encoding = "utf8"
-    from_: Annotated[Moment | None, Meta(description="Died then or later.")] = field(
-        name="from", default=None
+    from_: Annotated[Moment | None, Meta(description="Dead-lettered at this time or later.")] = (
+        field(name="from", default=None)
     )
-    until: Annotated[Moment | None, Meta(description="Died before then.")] = None
+    until: Annotated[Moment | None, Meta(description="Dead-lettered before this time.")] = None
     cursor: Cursor | None = None
     limit: Limit = 100
     encoding: ReadEncoding = "utf8"
 
 
 class DeadLetterSource(Answer, kw_only=True):
-    """Where a message was when it died."""
+    """The position of a message when it was dead-lettered."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ class DeadLetterSource(Answer, kw_only=True):
 
 
 class DeadLetter(Message, kw_only=True):
-    """A message that is dead. Topic, partition and offset are those of the dead-letter topic."""
+    """A dead letter. Topic, partition and offset are those of the dead-letter topic."""
 
     reason: str | None
     attempts: int | None
@@ -88,7 +88,7 @@ class DeadLetter(Message, kw_only=True):
 
 
 class DeadLetters(Answer, kw_only=True):
-    """A page of dead letters. `cursor` is where the next one begins; `total` counts them all."""
+    """A page of dead letters. `cursor` is the start of the next one; `total` counts all matches."""
 
     messages: list[DeadLetter]
     cursor: str
@@ -102,18 +102,18 @@ class LetterPlace(Body, kw_only=True):
 
 
 class StartRedrive(Body, kw_only=True):
-    """What to bring back, and how; with `dry_run` nothing is moved, and the answer tells."""
+    """What to redrive, and how; with `dry_run` nothing is moved, and the response is a preview."""
 
     filter: LetterFilter | None = None
     messages: Annotated[
         Annotated[list[LetterPlace], Meta(min_length=1, max_length=LETTERS_NAMED_MAX)] | None,
-        Meta(description="Only these, by their place in the dead-letter topic."),
+        Meta(description="Only these, by their position in the dead-letter topic."),
     ] = None
     max_messages: Annotated[int, Meta(ge=1, le=INT64_MAX)] | None = None
     rate_per_s: Annotated[int, Meta(ge=1, le=RATE_PER_S_MAX)] | None = None
-    keep_copy: Annotated[bool, Meta(description="Leave the dead letters where they are.")] = False
+    keep_copy: Annotated[bool, Meta(description="Keep the dead letters too.")] = False
     target_topic: Annotated[
-        TopicName | None, Meta(description="By default each goes back where it came from.")
+        TopicName | None, Meta(description="By default each goes back to its source topic.")
     ] = None
     dead_letter_topic: DeadLetterTopic = None
     dry_run: bool = False

@@ -1,8 +1,8 @@
 """Messages: published, read one by one and as a stream.
 
-A request brings or takes many of them. So their structs are unseen by the garbage collector: they
-hold no cycles and are gone at once. Those of answers are made by position, which costs half as much
-as by name.
+A request carries many of them, so their structs are not tracked by the garbage collector: they
+contain no cycles and are short-lived. Those of responses are constructed by position, which costs
+half as much as by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from goqueue.wire.http.fields import (
 )
 
 HEADERS_MAX = 1000
-Text = Annotated[str, Meta(description="In the encoding that is named beside it.")]
+Text = Annotated[str, Meta(description="In the encoding given beside it.")]
 
 
 class Header(Body, kw_only=True, gc=False):
@@ -49,34 +49,37 @@ class Publish(Body, kw_only=True, gc=False):
     value_encoding: Encoding = "utf8"
     key_encoding: Encoding = "utf8"
     headers: Annotated[list[Header], Meta(max_length=HEADERS_MAX)] = []
-    priority: Annotated[Priority | None, Meta(description="The lane; `normal` by default.")] = None
-    delay_ms: Annotated[DurationMs | None, Meta(description="Deliver this much later.")] = None
+    priority: Annotated[
+        Priority | None, Meta(description="Priority lane; `normal` by default.")
+    ] = None
+    delay_ms: Annotated[DurationMs | None, Meta(description="Deliver after this delay.")] = None
     deliver_at: Annotated[
         Timestamp | str | None,
         Meta(
-            description="Deliver then: milliseconds since 1970 or an RFC 3339 time. One that has "
-            "passed means at once; the answer then has an offset and no `schedule_id`."
+            description="Deliver at this time: milliseconds since 1970 or RFC 3339. A time in "
+            "the past means at once; the result then has an offset and no `schedule_id`."
         ),
     ] = None
     ttl_ms: Annotated[
-        DurationMs | None, Meta(description="Queue groups no longer receive it after this.")
+        DurationMs | None,
+        Meta(description="Time to live: queue groups do not receive it after this."),
     ] = None
-    partition: Annotated[
-        PartitionNumber | None, Meta(description="By default the key decides.")
-    ] = None
+    partition: Annotated[PartitionNumber | None, Meta(description="By default chosen by key.")] = (
+        None
+    )
     timestamp: Annotated[Timestamp | None, Meta(description="By default the time of arrival.")] = (
         None
     )
 
 
 class PublishOne(Publish, kw_only=True, gc=False):
-    """One message, and what its acknowledgement shall mean."""
+    """One message, and when it is acknowledged."""
 
     acks: Annotated[
         Acks,
         Meta(
             description=(
-                "`all` and `leader` answer when the message is as durable as the node promises; "
+                "`all` and `leader` respond when the message is as durable as the node guarantees; "
                 "`none` when it is written but perhaps not synced."
             )
         ),
@@ -84,14 +87,14 @@ class PublishOne(Publish, kw_only=True, gc=False):
 
 
 class PublishMany(Body, kw_only=True):
-    """Messages of one topic; each has a result of its own."""
+    """Messages of one topic; each has its own result."""
 
     messages: Annotated[list[Publish], Meta(min_length=1, max_length=MESSAGES_MAX)]
     acks: Acks = "all"
 
 
 class Published(Answer, omit_defaults=True, gc=False):
-    """Where a message is, or, if it was delayed, under which id it waits."""
+    """The position of a message, or the schedule id of a delayed one."""
 
     topic: str
     id: str | UnsetType = UNSET
@@ -103,17 +106,17 @@ class Published(Answer, omit_defaults=True, gc=False):
 
 
 class PublishResult(Answer, omit_defaults=True, gc=False):
-    """The outcome for one message of a batch: what was published, or why it was not."""
+    """The result for one message of a batch: what was published, or why it was not."""
 
     published: Published | UnsetType = UNSET
     problem: Problem | UnsetType = UNSET
 
 
 class PublishedMany(Answer, kw_only=True):
-    """A result for each message, in the order they were sent."""
+    """One result per message, in the order of the request."""
 
     results: list[PublishResult]
-    failed: Annotated[int, Meta(description="How many were not published.")]
+    failed: Annotated[int, Meta(description="Number of messages that were not published.")]
 
 
 class HeaderRead(Answer, kw_only=True, gc=False):
@@ -138,7 +141,7 @@ class Message(Answer, gc=False):
 
 
 class Damage(Answer, kw_only=True):
-    """Records that cannot be read any more, and were passed over."""
+    """Damaged records, which were skipped."""
 
     partition: int
     offset: int
@@ -151,21 +154,23 @@ Cursor = Annotated[
     Meta(
         max_length=32_000,
         pattern=r"^[0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*$",
-        description="`partition:offset` pairs, as `cursor` of an answer or the id of an event.",
+        description="`partition:offset` pairs: the `cursor` of a response, or the id of an event.",
         examples=["0:42"],
     ),
 ]
 
 
 class Read(Body, kw_only=True):
-    """Where to read from and how much. Without a partition, all of them, oldest message first."""
+    """Where to read from and how much; without a partition, all of them, oldest message first."""
 
     partition: PartitionNumber | None = None
     offset: Annotated[Offset | None, Meta(description="Needs a partition.")] = None
-    from_: Annotated[Moment | None, Meta(description="Where to begin; `earliest` by default.")] = (
+    from_: Annotated[Moment | None, Meta(description="Where to start; `earliest` by default.")] = (
         field(name="from", default=None)
     )
-    until: Annotated[Moment | None, Meta(description="Where to end; else at the newest.")] = None
+    until: Annotated[
+        Moment | None, Meta(description="Where to end; by default at the latest message.")
+    ] = None
     cursor: Cursor | None = None
     limit: Limit = 100
     wait_ms: WaitMs = 0
@@ -174,7 +179,7 @@ class Read(Body, kw_only=True):
 
 
 class Messages(Answer, kw_only=True):
-    """A page of messages. `cursor` is where the next page begins."""
+    """A page of messages. `cursor` is the start of the next page."""
 
     messages: list[Message]
     cursor: str
@@ -187,11 +192,11 @@ class ReadOne(Body, kw_only=True):
 
 
 class Stream(Body, kw_only=True):
-    """Where a stream begins; `Last-Event-ID`, if the client sends one, goes before."""
+    """Where a stream starts; a `Last-Event-ID` header has precedence."""
 
     partition: PartitionNumber | None = None
     offset: Annotated[Offset | None, Meta(description="Needs a partition.")] = None
-    from_: Annotated[Moment | None, Meta(description="Where to begin; `latest` by default.")] = (
+    from_: Annotated[Moment | None, Meta(description="Where to start; `latest` by default.")] = (
         field(name="from", default=None)
     )
     cursor: Cursor | None = None

@@ -1,4 +1,4 @@
-"""The node itself: is it well, and which version is it."""
+"""The node itself: its health and version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from goqueue.wire.carrier.bodies import Answer
 
 
 class Health(Answer, kw_only=True):
-    """`ok`, or what is wrong."""
+    """`ok`, or the problems."""
 
     status: Literal["ok", "degraded"]
     node_id: int
@@ -23,13 +23,13 @@ class Alive(Answer, kw_only=True):
 
 
 class Welcome(Answer, kw_only=True):
-    """What answers here, and where to go on."""
+    """What this server is, with links to its pages."""
 
     name: str = "GoQueue"
     version: str
     node_id: int
     cluster_id: str
-    links: Annotated[dict[str, str], Meta(description="Pages of this node, by what they are.")]
+    links: Annotated[dict[str, str], Meta(description="Pages of this node, by name.")]
 
 
 class Version(Answer, kw_only=True):
@@ -38,5 +38,5 @@ class Version(Answer, kw_only=True):
     api: Annotated[str, Meta(description="The version of this HTTP API.")]
     node_id: int = -1
     cluster_id: Annotated[
-        str, Meta(description="Empty while a new node does not know its cluster yet.")
+        str, Meta(description="Empty while a new node has not joined its cluster.")
     ] = ""

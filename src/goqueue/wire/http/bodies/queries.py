@@ -1,4 +1,4 @@
-"""Queries: what they write in many transactions appears an epoch at a time, each epoch once."""
+"""Streaming queries: their transactions become visible one epoch at a time, exactly once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from goqueue.wire.http.fields import (
 
 EPOCH_TRANSACTIONS_MAX = 10_000
 
-Run = Annotated[
-    int, Meta(ge=1, le=INT64_MAX, description="As the answer to the opening of the query says.")
-]
+Run = Annotated[int, Meta(ge=1, le=INT64_MAX, description="As returned when the query was opened.")]
 
 
 class Prepare(Body, kw_only=True):
-    """Nothing more is written in the transaction, and it waits for the commit of its epoch."""
+    """Prepare a transaction: it takes no more writes and waits for the commit of its epoch."""
 
     timeout_ms: Annotated[
         Annotated[int, Meta(ge=1, le=INT32_MAX)] | None,
@@ -41,14 +39,14 @@ class Prepared(Answer, kw_only=True):
 
 
 class OpenQuery(Body, kw_only=True):
-    """A run of a query begins; earlier ones can commit nothing more."""
+    """Begin a run of a query; earlier runs are fenced."""
 
     run_name: Annotated[
         str,
         Meta(
             max_length=200,
             description=(
-                "A run that has a name may open the query again and keeps its number. Without a "
+                "A run with a name may open the query again and keeps its number. Without a "
                 "name each call begins another run."
             ),
             examples=["driver-1"],
@@ -62,32 +60,32 @@ class Query(Answer, kw_only=True):
         Run,
         Meta(
             description=(
-                "The newest. Its transactions have the transactional ids "
-                "`__query~{query}~{run}~{epoch}~{attempt}`, each attempt with a name of its own."
+                "The latest. Its transactions have the transactional ids "
+                "`__query~{query}~{run}~{epoch}~{attempt}`, with a unique name for each attempt."
             )
         ),
     ]
     run_name: str
-    epoch: Annotated[int | None, Meta(description="The newest that is committed.")]
+    epoch: Annotated[int | None, Meta(description="The latest committed epoch.")]
     is_closed: bool
     updated_at: int
 
 
 class CommitEpoch(Body, kw_only=True):
-    """Commit these prepared transactions as one."""
+    """Commit these prepared transactions as one epoch."""
 
     run: Run
     transactions: Annotated[
         list[TransactionId],
-        Meta(max_length=EPOCH_TRANSACTIONS_MAX, description="All that belongs to the epoch."),
+        Meta(max_length=EPOCH_TRANSACTIONS_MAX, description="All transactions of the epoch."),
     ]
     is_last: Annotated[
-        bool, Meta(description="The query is over, and may be forgotten in some days.")
+        bool, Meta(description="The query has ended; its state may be removed after some days.")
     ] = False
 
 
 class EpochCommitted(Answer, kw_only=True):
-    """The outcome, which every reader can see."""
+    """The result, which is visible to every reader."""
 
     query: QueryId
     epoch: Epoch
@@ -96,8 +94,8 @@ class EpochCommitted(Answer, kw_only=True):
         Meta(
             description=(
                 "`already_committed`: other transactions were committed as this epoch, or a later "
-                "one is; those that were named now are aborted."
+                "one is; the given transactions are aborted."
             )
         ),
     ]
-    epoch_newest: Annotated[int, Meta(description="The newest that is committed.")]
+    epoch_newest: Annotated[int, Meta(description="The latest committed epoch.")]

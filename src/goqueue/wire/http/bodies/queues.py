@@ -1,4 +1,4 @@
-"""Queue groups: messages are leased, acknowledged, and come again if they are not."""
+"""Queue groups: messages are leased, and delivered again unless they are acknowledged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PEEK_MAX = 100
 
 VisibilityMs = Annotated[
     int,
-    Meta(ge=1, le=12 * 3600 * 1000, description="How long a message stays with its consumer."),
+    Meta(ge=1, le=12 * 3600 * 1000, description="How long a message is leased to its consumer."),
 ]
 MessageState = Literal[
     "ready", "leased", "prepared", "retrying", "parked", "dead_lettering", "done", "not_there"
@@ -38,11 +38,11 @@ MessageState = Literal[
 
 
 class PutGroup(Body, kw_only=True):
-    """Make a group or replace its settings.
+    """Create a group or replace its settings.
 
-    A queue group has `settings`: those that are not named have their default. Without `settings`
-    a group that exists stays as it is. A stream group begins in `topics` at `start`, where it has
-    not committed anything yet.
+    A queue group has `settings`: those not given get their default. Without `settings` an existing
+    group is unchanged. A stream group starts in `topics` at `start`, wherever it has no committed
+    offset.
     """
 
     kind: GroupKind = "queue"
@@ -52,7 +52,7 @@ class PutGroup(Body, kw_only=True):
 
 
 class ChangeGroup(Body, kw_only=True):
-    """A setting that is `null` goes back to its default; one that is not named stays."""
+    """A setting that is `null` is reset to its default; one that is not given is kept."""
 
     settings: Annotated[
         dict[str, str | bool | int | float | None], Meta(examples=[{"visibility_ms": 60_000}])
@@ -60,7 +60,7 @@ class ChangeGroup(Body, kw_only=True):
 
 
 class StreamGroup(Answer, kw_only=True, tag_field="kind", tag="stream"):
-    """A stream group: its members share the partitions and commit offsets."""
+    """A stream group: its members divide the partitions and commit offsets."""
 
     name: str
     state: str
@@ -70,15 +70,15 @@ class StreamGroup(Answer, kw_only=True, tag_field="kind", tag="stream"):
 
 
 class QueueGroup(Answer, kw_only=True, tag_field="kind", tag="queue"):
-    """A queue group: whoever receives a message has it alone, until it is acknowledged."""
+    """A queue group: each message is leased to one consumer at a time until it is settled."""
 
     name: str
     settings: QueueSettings
-    topics: Annotated[list[str], Meta(description="Those it has received from.")]
+    topics: Annotated[list[str], Meta(description="Topics it has received from.")]
 
 
 class Receive(Body, kw_only=True):
-    """Take messages for a while. A group that does not exist is made."""
+    """Lease messages. A group that does not exist is created."""
 
     topic: TopicName
     acks: Annotated[
@@ -86,8 +86,8 @@ class Receive(Body, kw_only=True):
         Meta(
             max_length=MESSAGES_MAX,
             description=(
-                "Of earlier messages that are done: they are acknowledged first, and the answer "
-                "tells the result of each. It waits until that is durable, as that to `ack` does."
+                "Receipts of earlier messages to acknowledge first. The response contains the "
+                "result of each, and is sent when that is durable, as for `ack`."
             ),
         ),
     ] = []
@@ -97,14 +97,14 @@ class Receive(Body, kw_only=True):
         VisibilityMs | None, Meta(description="By default the group's setting.")
     ] = None
     consumer: Annotated[
-        MemberId | None, Meta(description="Who receives; by default the client's address.")
+        MemberId | None, Meta(description="Name of the consumer; by default the client's address.")
     ] = None
     encoding: ReadEncoding = "utf8"
     bodies: Annotated[
         bool,
         Meta(
             description=(
-                "`false` leaves the contents out: keys and values are null, headers empty. For "
+                "`false` omits the contents: keys and values are null, headers empty. For "
                 "consumers that read them elsewhere, by partition and offset."
             )
         ),
@@ -112,7 +112,7 @@ class Receive(Body, kw_only=True):
 
 
 class ReceivedMessage(Message, gc=False):
-    """A message that is held until `leased_until`, and the receipt that proves it."""
+    """A message leased until `leased_until`, with the receipt to settle it."""
 
     receipt: str
     priority: Priority
@@ -121,71 +121,71 @@ class ReceivedMessage(Message, gc=False):
 
 
 class ReceiptResult(Answer, omit_defaults=True, gc=False):
-    """The outcome for one receipt; without a problem it was accepted."""
+    """The result for one receipt; without a problem it was accepted."""
 
     receipt: str
     problem: Problem | UnsetType = UNSET
 
 
 class Settled(Answer, kw_only=True):
-    """A result for each receipt, in the order they were sent."""
+    """One result per receipt, in the order of the request."""
 
     results: list[ReceiptResult]
-    failed: Annotated[int, Meta(description="How many receipts were not accepted.")]
+    failed: Annotated[int, Meta(description="Number of receipts that were not accepted.")]
 
 
 class Received(Answer, kw_only=True):
-    """The messages, and what became of the `acks` that came with the call."""
+    """The messages, and the results of the `acks` in the request."""
 
     acks: Settled | UnsetType = UNSET
     messages: list[ReceivedMessage]
 
 
 class Ack(Body, kw_only=True):
-    """These messages are done."""
+    """Acknowledge these messages."""
 
     receipts: Receipts
 
 
 class Nack(Body, kw_only=True):
-    """These messages shall come again, after `delay_ms` or after the group's backoff."""
+    """Deliver these messages again, after `delay_ms` or after the backoff of the group."""
 
     receipts: Receipts
     delay_ms: Annotated[int, Meta(ge=0, le=12 * 3600 * 1000)] | None = None
 
 
 class Reject(Body, kw_only=True):
-    """These messages go to the dead-letter topic."""
+    """Move these messages to the dead-letter topic."""
 
     receipts: Receipts
     reason: Annotated[str, Meta(min_length=1, max_length=1000)] = "rejected"
 
 
 class Extend(Body, kw_only=True):
-    """Keep these messages for longer, counted from now."""
+    """Extend the leases of these messages, counted from now."""
 
     receipts: Receipts
     visibility_ms: VisibilityMs | None = None
 
 
 class Peek(Body, kw_only=True):
-    """What to look at; by default the first messages of each partition that are not done.
+    """What to show; by default the first unsettled messages of each partition.
 
-    The answer ends after some 4 MiB of messages, and has one at least.
+    The response is limited to about 4 MiB of messages, but contains at least one.
     """
 
     topic: TopicName
     partition: Annotated[PartitionNumber | None, Meta(description="By default all.")] = None
     offset: Annotated[
         Offset | None,
-        Meta(description="Begin there and show also what is done; needs a partition."),
+        Meta(description="Start at this offset and show settled messages too; needs a partition."),
     ] = None
     limit: Annotated[int, Meta(ge=1, le=PEEK_MAX)] = 10
     encoding: ReadEncoding = "utf8"
 
 
 class PeekedMessage(Message, kw_only=True):
-    """A message and what has become of it in this group."""
+    """A message and its state in this group."""
 
     priority: Priority
     state: MessageState
@@ -205,7 +205,7 @@ class PartitionOffset(Body, kw_only=True):
 
 
 class Rewind(Body, kw_only=True):
-    """Deliver again from a moment or from offsets on, whatever was acknowledged; one of the two."""
+    """Deliver messages again from either a time or offsets, including acknowledged ones."""
 
     topic: TopicName
     to: Annotated[
@@ -225,7 +225,7 @@ class Purge(Body, kw_only=True):
 
 
 class Moved(Answer, kw_only=True):
-    """Where each partition goes on."""
+    """The next offset of each partition."""
 
     topic: str
     offsets: list[PartitionOffset]
@@ -247,13 +247,13 @@ class Stats(Answer, kw_only=True):
         int,
         Meta(
             description=(
-                "Of those in flight: acknowledged in a transaction that has not ended; nobody "
-                "receives them until it has."
+                "Part of those in flight: acknowledged in an open transaction; they are not "
+                "delivered until it ends."
             )
         ),
     ]
     delayed: Annotated[
-        int, Meta(description="Held back since they were stored, as the group's `delay_ms` says.")
+        int, Meta(description="Not yet visible, because of the `delay_ms` of the group.")
     ]
     totals: Annotated[Totals, Meta(description="Since the node was started.")]
     lanes: list[LaneStats]
@@ -263,7 +263,7 @@ class Stats(Answer, kw_only=True):
 class LaneOfTopic(Answer, kw_only=True):
     lane: Priority
     weight: int
-    stored: Annotated[int, Meta(description="Messages in this lane that the topic keeps.")]
+    stored: Annotated[int, Meta(description="Retained messages of the topic in this lane.")]
     stored_by_partition: list[int]
 
 
@@ -275,6 +275,6 @@ class LanesOfGroup(Answer, kw_only=True):
 class Lanes(Answer, kw_only=True):
     topic: str
     strict: Annotated[bool, Meta(description="A lower lane waits until the higher are empty.")]
-    starvation_ms: Annotated[int, Meta(description="No lane waits longer than about this.")]
+    starvation_ms: Annotated[int, Meta(description="Approximate limit of how long a lane waits.")]
     lanes: list[LaneOfTopic]
     groups: list[LanesOfGroup]

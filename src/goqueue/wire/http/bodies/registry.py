@@ -1,7 +1,6 @@
-"""What clients of the schema registry send, and the numbers by which they know refusals.
+"""Request bodies of schema registry clients, and the numeric error codes they expect.
 
-The names are those of the registry's own API, which has clients of its own. Fields that are not
-known are passed over.
+The names are those of the Confluent Schema Registry API. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from goqueue.wire.http.fields import INT32_MAX
 
 REFERENCES_MAX = 1000
 
-# The first three digits are the status.
+# The first three digits are the HTTP status.
 NUMBERS: dict[SchemaRefusal, int] = {
     SchemaRefusal.UNKNOWN_SUBJECT: 40401,
     SchemaRefusal.UNKNOWN_VERSION: 40402,
@@ -45,11 +44,11 @@ Name = Annotated[str, Meta(max_length=1000)]
 
 
 class OpenBody(Body, kw_only=True, forbid_unknown_fields=False):
-    """Newer clients may say more than we know."""
+    """A body that ignores unknown fields, which newer clients may send."""
 
 
 class ReferenceBody(OpenBody, kw_only=True):
-    """A schema that another one refers to; version -1 is the newest."""
+    """A schema that another one refers to; version -1 is the latest."""
 
     name: Name
     subject: Name
@@ -69,7 +68,7 @@ class SchemaBody(OpenBody, kw_only=True):
 
 
 class ConfigBody(OpenBody, kw_only=True):
-    """Settings. What is missing stays as it is, what is null is taken away."""
+    """Settings: missing ones are kept, those that are null are removed."""
 
     compatibility: str | UnsetType | None = UNSET
     normalize: bool | UnsetType | None = UNSET
@@ -79,7 +78,7 @@ class ConfigBody(OpenBody, kw_only=True):
     overrideMetadata: dict[str, Any] | UnsetType | None = UNSET
     defaultRuleSet: dict[str, Any] | UnsetType | None = UNSET
     overrideRuleSet: dict[str, Any] | UnsetType | None = UNSET
-    # What only other registries can do is refused rather than ignored.
+    # Features of other registries are refused rather than ignored.
     aliasForDeks: Any = None
     compatibilityPolicy: Any = None
     validateFields: Any = None

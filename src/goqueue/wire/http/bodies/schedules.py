@@ -1,4 +1,4 @@
-"""Schedules: messages that appear in their topics later."""
+"""Schedules: messages with a delivery time in the future."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Due = Annotated[
 
 
 class CountSchedules(Body, kw_only=True):
-    """Which schedules are meant: those due from a moment on and before another."""
+    """A selection of schedules: those due at or after one time and before another."""
 
     topic: TopicName | None = None
     from_: Due = field(name="from", default=None)
@@ -37,7 +37,10 @@ class CountSchedules(Body, kw_only=True):
 class ListSchedules(CountSchedules, kw_only=True):
     limit: Limit = 100
     cursor: Annotated[
-        str, Meta(max_length=200, description="As the last answer said; else from the start.")
+        str,
+        Meta(
+            max_length=200, description="`cursor` of the last response; by default from the start."
+        ),
     ] = ""
 
 
@@ -48,7 +51,7 @@ class ScheduleEntry(Answer, kw_only=True):
 
 
 class Schedules(Answer, kw_only=True):
-    """A page of schedules; `cursor` goes on after it, and is empty at the end."""
+    """A page of schedules; `cursor` is the start of the next page, and empty at the end."""
 
     schedules: list[ScheduleEntry]
     cursor: str
@@ -63,7 +66,7 @@ class ShowSchedule(Body, kw_only=True):
 
 
 class Schedule(Answer, kw_only=True):
-    """A message that waits. Without a partition, its key will decide."""
+    """A scheduled message. Without a partition, it is chosen by key at delivery."""
 
     id: str
     topic: str
@@ -78,14 +81,13 @@ class Schedule(Answer, kw_only=True):
 
 
 class Reschedule(Body, kw_only=True):
-    """When the message shall appear instead; one of the two."""
+    """The new delivery time; exactly one of the two."""
 
     delay_ms: Annotated[DurationMs | None, Meta(description="From now on.")] = None
     deliver_at: Annotated[
         Timestamp | str | None,
         Meta(
-            description="Milliseconds since 1970 or an RFC 3339 time; one that has passed means at "
-            "once."
+            description="Milliseconds since 1970 or RFC 3339; a time that has passed means at once."
         ),
     ] = None
 
@@ -96,7 +98,7 @@ class Rescheduled(Answer, kw_only=True):
 
 
 class CancelSchedules(Body, kw_only=True):
-    """Let these messages never appear."""
+    """Cancel these schedules."""
 
     ids: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=64)]],
@@ -105,21 +107,21 @@ class CancelSchedules(Body, kw_only=True):
 
 
 class CancelResult(Answer, omit_defaults=True, gc=False):
-    """The outcome for one schedule; without a problem its message never appears."""
+    """The result for one schedule; without a problem it is cancelled."""
 
     id: str
     problem: Problem | UnsetType = UNSET
 
 
 class CancelledSchedules(Answer, kw_only=True):
-    """A result for each schedule, in the order they were sent."""
+    """One result per schedule, in the order of the request."""
 
     results: list[CancelResult]
-    failed: Annotated[int, Meta(description="How many were not cancelled.")]
+    failed: Annotated[int, Meta(description="Number of schedules that were not cancelled.")]
 
 
 class ScheduleStats(Answer, kw_only=True):
-    """How much waits, what became of the rest, and how late releases were since the start."""
+    """Counts of schedules by state, and how late releases were since the node started."""
 
     pending: int
     released: int

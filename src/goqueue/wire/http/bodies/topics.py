@@ -19,7 +19,10 @@ from goqueue.wire.http.fields import (
 SettingValue = str | int | float | bool
 Settings = Annotated[
     dict[str, SettingValue],
-    Meta(description="By name, as `GET` shows them.", examples=[{"retention_ms": 86_400_000}]),
+    Meta(
+        description="Settings by name, as returned by `GET`.",
+        examples=[{"retention_ms": 86_400_000}],
+    ),
 ]
 
 
@@ -30,14 +33,14 @@ class CreateTopic(Body, kw_only=True):
     ] = None
     replication: Annotated[
         Annotated[int, Meta(ge=1, le=INT32_MAX)] | None,
-        Meta(description="Copies of each partition; as many as there are nodes at most."),
+        Meta(description="Replicas of each partition; at most the number of nodes."),
     ] = None
     settings: Settings = {}
 
 
 class ListTopics(Body, kw_only=True):
-    prefix: Annotated[str, Meta(max_length=249, description="Only names that begin so.")] = ""
-    internal: Annotated[bool, Meta(description="Also those that the broker keeps itself.")] = False
+    prefix: Annotated[str, Meta(max_length=249, description="Only names with this prefix.")] = ""
+    internal: Annotated[bool, Meta(description="Include internal topics of the broker.")] = False
 
 
 class Topic(Answer, kw_only=True):
@@ -47,13 +50,17 @@ class Topic(Answer, kw_only=True):
     replication: int
     internal: bool
     settings: Annotated[
-        dict[str, SettingValue], Meta(description="The topic's own; the rest are defaults.")
+        dict[str, SettingValue],
+        Meta(description="Settings of the topic itself; all others have their default."),
     ]
 
 
 class TopicDescription(Topic, kw_only=True):
     effective_settings: dict[str, SettingValue]
-    messages: Annotated[int, Meta(description="Offsets in use; compaction may have left fewer.")]
+    messages: Annotated[
+        int,
+        Meta(description="Size of the offset range; after compaction there may be fewer records."),
+    ]
     bytes: int
 
 
@@ -62,7 +69,7 @@ class Topics(Answer, kw_only=True):
 
 
 class ChangeTopic(Body, kw_only=True):
-    """A setting that is `null` goes back to its default; one that is not named stays."""
+    """A setting that is `null` is reset to its default; one that is not given is kept."""
 
     settings: Annotated[
         dict[str, SettingValue | None], Meta(examples=[{"retention_ms": 86_400_000}])
@@ -76,8 +83,8 @@ class Partition(Answer, kw_only=True):
     replicas: list[int]
     in_sync: list[int]
     start_offset: int
-    end_offset: Annotated[int, Meta(description="The offset that the next record will get.")]
-    high_watermark: Annotated[int, Meta(description="Below it records are durable and readable.")]
+    end_offset: Annotated[int, Meta(description="The offset of the next record to be appended.")]
+    high_watermark: Annotated[int, Meta(description="Records below it are committed and readable.")]
     bytes: int
 
 
@@ -87,13 +94,13 @@ class Partitions(Answer, kw_only=True):
 
 
 class Grow(Body, kw_only=True):
-    partitions: Annotated[PartitionCount, Meta(description="How many there shall be in all.")]
+    partitions: Annotated[PartitionCount, Meta(description="New total number of partitions.")]
 
 
 class DeleteRecords(Body, kw_only=True):
-    """Forget the records of one partition or of all before an offset or a moment.
+    """Delete the records of one partition or of all, before an offset or a time.
 
-    Without either, everything that is readable now.
+    Without either, all records that are readable now are deleted.
     """
 
     partition: PartitionNumber | None = None
@@ -103,7 +110,7 @@ class DeleteRecords(Body, kw_only=True):
 
 class Deleted(Answer, kw_only=True):
     partition: int
-    start_offset: Annotated[int, Meta(description="The first offset that is left.")]
+    start_offset: Annotated[int, Meta(description="The first remaining offset.")]
 
 
 class DeletedRecords(Answer, kw_only=True):
@@ -112,7 +119,7 @@ class DeletedRecords(Answer, kw_only=True):
 
 
 class Compaction(Answer, kw_only=True):
-    """Compaction runs in the background; this many partitions are now in line for it."""
+    """The number of partitions queued for compaction, which runs in the background."""
 
     topic: str
     partitions: int

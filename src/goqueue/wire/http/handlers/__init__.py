@@ -1,1 +1,1 @@
-"""One function for each operation: structs in, calls on the broker, structs out."""
+"""One function per operation: takes structs, calls the gate, returns structs."""

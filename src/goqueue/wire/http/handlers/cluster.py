@@ -1,4 +1,4 @@
-"""The cluster: look at it, drain nodes, choose who votes."""
+"""The cluster: overview, health, draining of nodes, voters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
-NAMED_MAX = 5  # partitions that a problem of the cluster's health names
+NAMED_MAX = 5  # partitions named in one health problem
 
 
 def show(front: FrontEnd, call: Call, _: object) -> bodies.Cluster:
@@ -34,22 +34,22 @@ def show(front: FrontEnd, call: Call, _: object) -> bodies.Cluster:
 
 
 def health(front: FrontEnd, call: Call, _: object) -> bodies.ClusterHealth:
-    """What an operator should look at, the worst first."""
+    """The problems of the cluster, the worst first."""
     found = front.gate.cluster.problems(call.session)
     down = []
     if front.waits_for:
         down.append(front.waits_for)
     elif not found.has_controller:
-        down.append("No controller: most voters cannot be reached, so nothing can be changed.")
+        down.append("No active controller: most voters are unreachable, so metadata cannot change.")
     if found.leaderless:
-        down.append(f"Partitions that nobody can lead: {_named(found.leaderless)}.")
+        down.append(f"Partitions without a leader: {_named(found.leaderless)}.")
     degraded = []
     if found.fenced:
         silent = ", ".join(map(str, found.fenced))
         degraded.append(f"Nodes that are stopped or cannot be reached: {silent}.")
     if found.under_replicated:
         lacking = _named(found.under_replicated)
-        degraded.append(f"Partitions with copies that are not in sync: {lacking}.")
+        degraded.append(f"Partitions with replicas that are not in sync: {lacking}.")
     return bodies.ClusterHealth(
         status="down" if down else "degraded" if degraded else "ok", problems=down + degraded
     )
@@ -115,7 +115,7 @@ def list_partitions(
     )
 
 
-# Showing
+# Responses
 
 
 def _node(view: NodeView) -> bodies.Node:

@@ -1,4 +1,4 @@
-"""Dead letters: list them, and bring them back."""
+"""Dead letters: list and redrive."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _filter(front: FrontEnd, asked: bodies.LetterFilter | bodies.ListDeadLetters
 
 
 def _positions(cursor: str | None) -> list[int] | None:
-    """Where each partition goes on; a cursor names some of them, in any order."""
+    """The next offset of each partition; a cursor contains some partitions, in any order."""
     if cursor is None:
         return None
     named = {

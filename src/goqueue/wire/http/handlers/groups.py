@@ -55,7 +55,7 @@ async def put(front: FrontEnd, call: Call, body: queue_bodies.PutGroup) -> Shown
     if body.settings is not None:
         raise InvalidField("A stream group has no settings.", field="settings")
     if not body.topics:
-        raise InvalidField("Name the topics that the group shall read.", field="topics")
+        raise InvalidField("Give the topics that the group reads.", field="topics")
     return _shown(
         await front.gate.groups.put_stream(
             call.session, group=name, topics=body.topics, start=body.start
@@ -64,8 +64,8 @@ async def put(front: FrontEnd, call: Call, body: queue_bodies.PutGroup) -> Shown
 
 
 async def change(front: FrontEnd, call: Call, body: queue_bodies.ChangeGroup) -> ShownGroup:
-    """Change some settings of a queue group; the result is checked as a whole before it counts."""
-    # No setting takes more than 64 bits, which is as much as other nodes can be sent.
+    """Change some settings of a queue group, after checking the result as a whole."""
+    # No setting has more than 64 bits, the limit of integers in the peer protocol.
     changes = {
         name: max(-INT64_MAX, min(value, INT64_MAX)) if isinstance(value, int) else value
         for name, value in body.settings.items()
@@ -80,7 +80,7 @@ async def change(front: FrontEnd, call: Call, body: queue_bodies.ChangeGroup) ->
 
 
 def _of_field(error: InvalidGroupSettings) -> InvalidField | InvalidGroupSettings:
-    """The same error as for a body with these settings, where one of them cannot be decoded."""
+    """The error of a body with these settings, one of which cannot be decoded."""
     if not error.problem:
         return error
     text, _, path = error.problem.partition(" - at `$")

@@ -1,4 +1,4 @@
-"""Members of stream groups: join, heartbeat, revoke, leave, and what each holds."""
+"""Members of stream groups: join, heartbeat, revoke, leave, and their assignments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENT_ID = "http"
 async def join(front: FrontEnd, call: Call, body: bodies.Join) -> bodies.Member:
     group = group_of(call)
     if not body.topics and not body.topic_pattern:
-        raise InvalidField("Name at least one topic, or a topic_pattern.", field="topics")
+        raise InvalidField("Give at least one topic, or a topic_pattern.", field="topics")
     beat = ConsumerHeartbeat(
         group_id=group,
         member_id=body.member_id or "",
@@ -70,7 +70,7 @@ async def revoke(front: FrontEnd, call: Call, body: bodies.Revoke) -> bodies.Mem
 async def leave(front: FrontEnd, call: Call, body: bodies.Leave) -> bodies.Left:
     group = group_of(call)
     if body.restarts and body.instance_id is None:
-        raise InvalidField("Only a member with an instance_id can come back.", field="instance_id")
+        raise InvalidField("Only a member with an instance_id can return.", field="instance_id")
     beat = ConsumerHeartbeat(
         group_id=group,
         member_id=body.member_id,

@@ -1,4 +1,4 @@
-"""Partitions of a cluster: elect their leaders, move their copies."""
+"""Partitions of a cluster: leader election and reassignment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Outcome = tuple[PartitionView, GoQueueError | None]
 
 async def elect(front: FrontEnd, call: Call, body: bodies.Elect) -> bodies.Changes:
     if body.partitions is not None and body.topic is None:
-        raise InvalidField("Partitions are those of a topic; name it too.", field="topic")
+        raise InvalidField("Partitions need a topic; give it too.", field="topic")
     views = front.gate.reassignments.placed(call.session, topic=body.topic, numbers=body.partitions)
     errors = await front.gate.reassignments.elect(
         call.session, partitions=_names(views), is_unclean=body.unclean
@@ -31,12 +31,12 @@ async def elect(front: FrontEnd, call: Call, body: bodies.Elect) -> bodies.Chang
     return _changes(one for one in outcomes if not isinstance(one[1], ElectionNotNeeded))
 
 
-# Moving
+# Reassignment
 
 
 async def start_moves(front: FrontEnd, call: Call, body: bodies.StartMoves) -> bodies.StartedMoves:
     if (body.moves is None) == (body.away_from is None):
-        raise InvalidField("Give `moves` or `away_from`, one of the two.", field="moves")
+        raise InvalidField("Give either `moves` or `away_from`.", field="moves")
     views = _planned(front, call, body)
     errors: Sequence[GoQueueError | None] = [None] * len(views)
     if not body.dry_run:
@@ -76,7 +76,7 @@ async def cancel_moves(front: FrontEnd, call: Call, query: bodies.CancelMoves) -
 
 
 def _planned(front: FrontEnd, call: Call, body: bodies.StartMoves) -> list[PartitionView]:
-    """What is to be moved; `target` says where to."""
+    """The partitions to move, with their new replicas in `target`."""
     reassignments = front.gate.reassignments
     if body.away_from is not None:
         return reassignments.plan_away(call.session, node=body.away_from, topic=body.topic)
@@ -90,9 +90,9 @@ def _planned(front: FrontEnd, call: Call, body: bodies.StartMoves) -> list[Parti
 def _meant(
     front: FrontEnd, call: Call, topic: str | None, partition: int | None
 ) -> list[PartitionView]:
-    """A partition that is named, or all that are moving, perhaps of one topic."""
+    """The given partition, or all that are being reassigned, optionally of one topic."""
     if partition is not None and topic is None:
-        raise InvalidField("A partition is one of a topic; name it too.", field="topic")
+        raise InvalidField("A partition needs a topic; give it too.", field="topic")
     return front.gate.reassignments.moving(call.session, topic=topic, partition=partition)
 
 
@@ -100,7 +100,7 @@ def _names(views: Sequence[PartitionView]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, one.number) for one in views]
 
 
-# How far moves are
+# Progress
 
 
 async def list_moves(front: FrontEnd, call: Call, query: bodies.ListMoves) -> bodies.Moving:

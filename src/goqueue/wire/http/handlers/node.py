@@ -30,17 +30,17 @@ _LINKS = {
 
 
 def welcome(front: FrontEnd, call: Call, _: object) -> Welcome:
-    """For whoever opens the address in a browser or asks what this is."""
+    """The start page, for somebody who opens the address in a browser."""
     node_id, cluster_id = front.gate.node.identity(call.session)
     return Welcome(version=version("goqueue"), node_id=node_id, cluster_id=cluster_id, links=_LINKS)
 
 
 def health(front: FrontEnd, call: Call, _: object) -> Raw:
-    """Whether the node does all it should; monitoring reads this."""
+    """The health of the node, for monitoring."""
     found = front.gate.node.health(call.session)
     problems = [front.waits_for] if front.waits_for else []
     if found.is_full:
-        problems.append("The disk is full: writes are refused until there is room again.")
+        problems.append("The disk is full: writes are refused until space is freed.")
     if found.failed:
         failed = ", ".join(str(one) for one in found.failed[:10])
         problems.append(f"Partitions that cannot be written: {failed}.")
@@ -48,7 +48,7 @@ def health(front: FrontEnd, call: Call, _: object) -> Raw:
 
 
 def ready(front: FrontEnd, call: Call, _: object) -> Raw:
-    """Whether the node can take requests now. A full disk still serves readers."""
+    """Whether the node can take requests now; with a full disk it still serves reads."""
     return _health(front, call, [front.waits_for] if front.waits_for else [])
 
 
@@ -85,13 +85,13 @@ def document(front: FrontEnd, call: Call, _: object) -> Raw:
 
 
 def page(front: FrontEnd, call: Call, _: object) -> Raw:
-    """The interactive documentation: one file that needs nothing from elsewhere."""
+    """The interactive documentation: one file without external resources."""
     text = files("goqueue.wire.http").joinpath("docs.html").read_bytes()
     return Raw(text, b"text/html; charset=utf-8", headers=_page_headers(text))
 
 
 def _page_headers(text: bytes) -> bytes:
-    """Nothing runs in the page but its own script, and no other site may show it in a frame."""
+    """Headers that allow only the page's own script, and no frame of another site around it."""
     script, style = (
         b"'sha256-%s'" % b64encode(sha256(_inside(text, tag)).digest())
         for tag in (b"script", b"style")

@@ -29,7 +29,7 @@ async def commit(front: FrontEnd, call: Call, body: bodies.Commit) -> bodies.Com
 
 
 def to_commit(group: str, body: bodies.Commit) -> CommitOffsets:
-    """What a body asks to commit, now or in a transaction."""
+    """The offsets of a body, to be committed now or in a transaction."""
     if (body.member_id is None) != (body.member_epoch is None):
         raise InvalidField(
             "A member commits with its member_id and its member_epoch.", field="member_epoch"
@@ -50,12 +50,12 @@ def to_commit(group: str, body: bodies.Commit) -> CommitOffsets:
 async def committed(
     group: str, body: bodies.Commit, result: Promise[OffsetErrors]
 ) -> bodies.Committed:
-    """The outcome for each partition of a commit; an error if the member itself is refused."""
+    """The result for each partition of a commit; an error if the member itself is refused."""
     try:
         refused = (await result).errors
     except UnknownMember as error:
         if body.member_id is None:
-            # The coordinator looks for a member without an id, because the group has others.
+            # The request has no member id, but the group has members.
             raise GroupNotEmpty(group) from error
         raise
     results = [_result(one, refused.get((one.topic, one.partition))) for one in body.offsets]
@@ -82,10 +82,10 @@ async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
 
 
 async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.ResetDone:
-    """Say where the group begins next time; possible while it has no members."""
+    """Reset the offsets of a group, which must have no members."""
     numbers = body.partitions
     if numbers is not None and len(set(numbers)) != len(numbers):
-        raise InvalidField("A partition stands twice.", field="partitions")
+        raise InvalidField("A partition is given twice.", field="partitions")
     offsets = await front.gate.group_offsets.reset(
         call.session,
         group=group_of(call),
@@ -111,7 +111,7 @@ def _target(to: str, *, now_ms: int) -> Position:
         return position_of(to, now_ms=now_ms, field="to")
     text = to.removeprefix(_OFFSET_PREFIX)
     if not (text.isascii() and text.isdigit() and int(text) <= INT64_MAX):
-        raise InvalidField(f"{to!r} is no offset; write offset:42.", field="to")
+        raise InvalidField(f"{to!r} is not an offset; write offset:42.", field="to")
     return Position(At.OFFSET, int(text))
 
 

@@ -1,4 +1,4 @@
-"""Polling: a member of a stream group reads on in the partitions it holds."""
+"""Polling: a member of a stream group reads its assigned partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing: one message, and many."""
+"""Publishing: single messages and batches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
 async def publish_many(
     front: FrontEnd, call: Call, body: bodies.PublishMany
 ) -> bodies.PublishedMany:
-    """One call for each partition that is named, and one for all messages that name none."""
+    """One call per given partition, and one for all messages without a partition."""
     topic = call.text("topic")
     await front.gate.records.prepare(call.session, topic=topic)
     check_header_count(body.messages)
@@ -81,7 +81,7 @@ async def publish_many(
         )
         for partition, (indexes, records) in groups.items()
     ]
-    # All calls are under way before the first is waited for, so they share their syncs.
+    # All calls are started before the first is awaited, so they share a group commit.
     for indexes, promise in calls:
         try:
             outcomes = await promise

@@ -1,4 +1,4 @@
-"""Queries: open, prepare a transaction, commit an epoch, look."""
+"""Streaming queries: open, prepare a transaction, commit an epoch, show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue groups: receive, settle, look, move."""
+"""Queue groups: receive, settle, peek, rewind and purge."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Set
 
 async def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked:
     if query.offset is not None and query.partition is None:
-        raise InvalidField("An offset needs the partition that it counts in.", field="partition")
+        raise InvalidField("An offset needs a partition; give it too.", field="partition")
     found = await front.gate.queues.peek(
         call.session,
         group=group_of(call),
@@ -97,13 +97,13 @@ async def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked
 
 async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Moved:
     if (body.to is None) == (body.offsets is None):
-        raise InvalidField("Give `to` or `offsets`, one of the two.", field="to")
+        raise InvalidField("Give either `to` or `offsets`.", field="to")
     edge: Edge | None = None
     offsets = moment = None
     if body.offsets is not None:
         offsets = {one.partition: one.offset for one in body.offsets}
         if len(offsets) != len(body.offsets):
-            raise InvalidField("A partition stands twice.", field="offsets")
+            raise InvalidField("A partition is given twice.", field="offsets")
     elif body.to in (EARLIEST, LATEST):
         edge = cast(Edge, body.to)
     else:

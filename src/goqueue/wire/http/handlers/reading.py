@@ -1,4 +1,4 @@
-"""Reading by offset and by time, one message, and streams of events."""
+"""Reading by offset and by time, of one message, and as a stream of events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from goqueue.wire.http.front_end import FrontEnd
 
 PARTITIONS_PER_READ_MAX = 1000
-PARTITIONS_PER_STREAM_MAX = 100  # every event names the place in all of them
+PARTITIONS_PER_STREAM_MAX = 100  # every event contains the offsets of all of them
 
 
 async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
@@ -112,7 +112,7 @@ def _spans(
     *,
     most: int,
 ) -> list[Span]:
-    """What to read, from a cursor, from an offset, or from a moment in one or all partitions."""
+    """What to read: from a cursor, an offset, or a time in one or all partitions."""
     offsets = _named_offsets(query, most=most)
     now_ms = front.now_ms()
     end = None if until is None else position_of(until, now_ms=now_ms, field="until")
@@ -127,17 +127,17 @@ def _spans(
 
 
 def _named_offsets(query: Read | Stream, *, most: int) -> dict[int, int] | None:
-    """The offsets by partition that a query names, if it does."""
+    """The offsets by partition in a query, if it has any."""
     if query.cursor is not None:
         if query.partition is not None or query.offset is not None or query.from_ is not None:
-            raise InvalidField("A cursor names all places; send nothing beside it.", field="cursor")
+            raise InvalidField("A cursor cannot be combined with other positions.", field="cursor")
         return _at_cursor(query.cursor, most=most)
     if query.offset is None:
         return None
     if query.partition is None:
-        raise InvalidField("An offset is one of a partition; name it too.", field="partition")
+        raise InvalidField("An offset needs a partition; give it too.", field="partition")
     if query.from_ is not None:
-        raise InvalidField("Give an offset or a moment, not both.", field="from")
+        raise InvalidField("Give either an offset or a time.", field="from")
     return {query.partition: query.offset}
 
 
@@ -152,7 +152,7 @@ def _at_cursor(cursor: str, *, most: int) -> dict[int, int]:
         if not (colon and _is_number(number) and _is_number(offset)):
             raise InvalidField(f"{pair[:60]!r} is not partition:offset.", field="cursor")
         if int(number) in offsets:
-            raise InvalidField(f"Partition {int(number)} stands twice.", field="cursor")
+            raise InvalidField(f"Partition {int(number)} is given twice.", field="cursor")
         offsets[int(number)] = int(offset)
         _check_count(len(offsets), most=most)
     return offsets
@@ -165,5 +165,5 @@ def _is_number(text: str) -> bool:
 def _check_count(count: int, *, most: int) -> None:
     if count > most:
         raise InvalidField(
-            f"At most {most} partitions can be read together; name one.", field="partition"
+            f"At most {most} partitions can be read together; give one.", field="partition"
         )

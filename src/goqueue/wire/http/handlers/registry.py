@@ -109,7 +109,7 @@ async def register(front: FrontEnd, call: Call, given: Given) -> Tree:
     )
     if not given.takes_new_fields:
         return {"id": version.schema.id}
-    # Without the text: clients remember what they sent under the id, in the form they sent it.
+    # Without the text: clients cache the text they sent under the id.
     return {"version": version.number, **show_schema_fields(version.schema, given)}
 
 
@@ -255,7 +255,7 @@ def to_request(body: SchemaBody) -> Request:
         references=references,
         metadata=body.metadata,
         rule_set=body.ruleSet,
-        # Clients that have nothing to say here send -1 or 0.
+        # Clients send -1 or 0 for no value.
         id=None if body.id is None or body.id < 0 else body.id,
         version=None if body.version is None or body.version <= 0 else body.version,
     )
@@ -281,7 +281,7 @@ def show(version: VersionView, given: Given) -> Tree:
 
 
 def show_schema_fields(schema: SchemaView, given: Given) -> Tree:
-    """What a version says beside its place; Avro is what a missing type means."""
+    """The fields of a version besides subject and number; a missing type means Avro."""
     tree: Tree = {"id": schema.id}
     if given.takes_new_fields:
         tree["guid"] = schema.guid
@@ -330,7 +330,7 @@ def _guid(call: Call) -> str:
 
 
 def _asked_subject(given: Given) -> Subject | None:
-    """The subject, or at least the context, in which an id is meant; None means the default."""
+    """The subject, or at least the context, of an id; None means the default context."""
     text = given.text("subject")
     if text:
         return read_subject(text, within=given.context)

@@ -1,4 +1,4 @@
-"""The schema registry: settings, modes, contexts, and what the server says of itself."""
+"""The schema registry: settings, modes, contexts, and information about the server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def set_config(front: FrontEnd, call: Call, given: Given) -> Tree:
     for name in _ELSEWHERE:
         if getattr(body, name) not in (None, False):
             raise SchemaRefused(
-                SchemaRefusal.NOT_PERMITTED, f"This registry has no setting {name}; leave it out."
+                SchemaRefusal.NOT_PERMITTED, f"This registry has no setting {name}; remove it."
             )
     level, alias = body.compatibility, body.alias
     change = ConfigChange(

@@ -64,7 +64,7 @@ async def show(front: FrontEnd, call: Call, query: bodies.ShowSchedule) -> bodie
 
 async def reschedule(front: FrontEnd, call: Call, body: bodies.Reschedule) -> bodies.Rescheduled:
     if (body.delay_ms is None) == (body.deliver_at is None):
-        raise InvalidField("Give delay_ms or deliver_at, one of the two.", field="deliver_at")
+        raise InvalidField("Give either delay_ms or deliver_at.", field="deliver_at")
     if body.delay_ms is not None:
         due = front.now_ms() + body.delay_ms
     else:

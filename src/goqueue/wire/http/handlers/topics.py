@@ -41,7 +41,7 @@ async def describe(front: FrontEnd, call: Call, _: object) -> bodies.TopicDescri
 
 
 async def change(front: FrontEnd, call: Call, body: bodies.ChangeTopic) -> bodies.TopicDescription:
-    """Merge the named settings into those the topic has."""
+    """Merge the given settings into those of the topic."""
     topic = call.text("topic")
     changes = [
         Change(name, ChangeKind.DELETE)
@@ -78,9 +78,9 @@ async def delete_records(
 ) -> bodies.DeletedRecords:
     topic = front.gate.topics.get(call.session, topic=call.text("topic")).name
     if query.before_offset is not None and query.partition is None:
-        raise InvalidField("An offset is one of a partition; name it too.", field="partition")
+        raise InvalidField("An offset needs a partition; give it too.", field="partition")
     if query.before_offset is not None and query.before is not None:
-        raise InvalidField("Give before_offset or before, not both.", field="before")
+        raise InvalidField("Give either before_offset or before.", field="before")
     before = None
     if query.before_offset is not None:
         before = Position(At.OFFSET, query.before_offset)
@@ -147,14 +147,14 @@ def _partition(number: int, state: PartitionState) -> bodies.Partition:
 
 
 def _text(value: SettingValue) -> str:
-    """A setting as the broker keeps it."""
+    """A setting in the form of the broker."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
 def _typed(settings: Mapping[str, str]) -> dict[str, SettingValue]:
-    """Settings as JSON has them."""
+    """Settings in the form of JSON."""
     typed: dict[str, SettingValue] = {}
     for name, text in sorted(settings.items()):
         kind = known_setting(name).kind

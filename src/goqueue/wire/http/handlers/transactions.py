@@ -1,4 +1,4 @@
-"""Transactions: begin, publish, commit offsets, acknowledge, commit, abort, look."""
+"""Transactions: begin, publish, commit offsets, acknowledge, commit, abort, show."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def publish(
     )
     results = published.results
     if refused:
-        # In the words of this front end, which say which field is wrong.
+        # The error of this front end names the field that is wrong.
         results = [refused.get(place, result) for place, result in enumerate(results)]
     return published_many([one.topic for one in body.messages], results)
 
