@@ -30,9 +30,7 @@ def refusal_of(error: GoQueueError) -> Refusal:
 
 
 def error_of(refusal: Refusal) -> GoQueueError:
-    """The error that the other node raised; for an unknown class of a later version, a general
-    one.
-    """
+    """The error that the other node raised; a plain GoQueueError if a later version added it."""
     kind = _BY_CODE.get(refusal.code, GoQueueError)
     error = kind.__new__(kind, refusal.text)
     Exception.__init__(error, refusal.text)

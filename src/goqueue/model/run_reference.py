@@ -24,7 +24,7 @@ from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError
 
 # Alternating starts and ends of batches in the bytes that hold them: packed four-byte numbers in
-# native byte order. In a piece each is too small by the second number.
+# native byte order. A piece also has a number to add to each of them.
 Spans = bytes
 Piece = tuple[Spans, int]
 # An index entry of a batch: its offset, its position, and the newest timestamp up to there with

@@ -25,7 +25,7 @@ class Deadlines:
             self._queue(name, deadline_ms)
 
     def next_ms(self) -> int | None:
-        """A lower bound of the next deadline; no deadline passes before it."""
+        """The next deadline, or None if there is none."""
         while self._heap:
             queued_ms, name = self._heap[0]
             if self._queued.get(name) == queued_ms == self._deadlines.get(name):

@@ -99,7 +99,7 @@ class Reading:
         is_committed_only: bool = True,
         is_curable: IsCurable = _is_lost,
     ) -> None:
-        """Damage is skipped, unless it `is_curable`: then the read waits for the repair."""
+        """Damage is skipped, unless it `is_curable`: then the read stops there with an error."""
         self.promise: Promise[Page] = Promise()
         self.cancel: Callable[[], None] = _nothing
         self._places = places

@@ -230,10 +230,9 @@ class SchemaCopy:
     # Calls to the leader
 
     def check_sure(self, question: bytes) -> None:
-        """Raise unless the leader has confirmed, since the first such request, that nothing is
-        missing.
+        """Raise unless this node has caught up with the leader since the first such request.
 
-        A caller that retries as the error says gets an answer then.
+        The error starts the catch-up, so that a retry succeeds.
         """
         if self.is_leading:
             return

@@ -149,7 +149,7 @@ class InternalTopics:
         return self.make(name)
 
     def is_awaited(self, name: str, number: int) -> bool:
-        """Whether this node is to coordinate by a partition, or has no leader for it yet.
+        """Whether this node leads a partition, or does not have the topic's metadata yet.
 
         For a caller that finds no coordinator here, and must wait or try another node.
         """

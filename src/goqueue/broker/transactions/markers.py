@@ -78,9 +78,9 @@ class Markers:
     ) -> None:
         """End a transaction in one partition, retrying without limit; then call `done`.
 
-        A partition that no longer exists has nothing to end. One that refuses because it has a
-        later epoch has a marker of a newer coordinator. Stop when `is_over`: another node has taken
-        over.
+        A partition that no longer exists has nothing to end. One with a later epoch, of the
+        producer or of its coordinator, has been fenced by a newer decision. Stop when `is_over`:
+        another node has taken over.
         """
 
         def marked(_: Appended | None, error: Exception | None) -> None:

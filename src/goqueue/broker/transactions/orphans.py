@@ -60,7 +60,7 @@ _views_decoder = msgspec.msgpack.Decoder(dict[int, TransactionView])
 
 
 class Orphans:
-    """Checks the partitions that this node leads."""
+    """Finds and ends orphaned transactions in the partitions that this node leads."""
 
     def __init__(
         self,
