@@ -1,13 +1,13 @@
-"""An epoch of a queue: exactly which messages it is, as Spark keeps it in its checkpoint.
+"""An epoch of a queue: exactly which messages it contains, as stored in Spark's checkpoint.
 
     {"epoch": 7, "group": "workers", "kind": "queue", "query": "spark-queue-1f3a9c2e", "run": 1,
      "topics": {"orders": {"id": "9f…", "partitions": {"0": [[23, 40, 1, "normal"]]}}},
      "transaction": "AZ4Q…", "version": 1}
 
-An offset of other sources says how far they have read. Messages of a queue come in no order, so
-this one names those of its own epoch: runs of offsets (first, and the one after the last) that were
-delivered equally often and have one priority. Whatever happens, the epoch is read again by these.
-The transaction is what holds the messages on the broker until the epoch is committed.
+The offset of another source is its read position. Messages of a queue arrive in no order, so this
+one lists the messages of its epoch: runs of offsets (first, and the one after the last) with the
+same delivery count and priority. When the epoch is repeated, it is read again from this list. The
+transaction holds the messages on the broker until the epoch is committed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from goqueue.model.names import TopicPartition
 VERSION = 1
 KIND = "queue"
 NO_EPOCH = -1
-# Records that are read and dropped rather than asked for around: about what a request costs.
+# Records in a gap that are read and dropped rather than skipped: about the cost of a request.
 GAP_RECORDS_MAX = 5_000
 
 
 class Run(NamedTuple):
-    """Neighbouring messages that were delivered equally often and have one priority."""
+    """Adjacent messages with the same delivery count and priority."""
 
     first: int
     end: int
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One message that was received."""
+    """One received message."""
 
     partition: TopicPartition
     offset: int
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
-    """The messages of one epoch, and what holds them."""
+    """The messages of one epoch, and the transaction that holds them."""
 
     group: str
     query: str
@@ -67,7 +67,7 @@ class QueueOffset:
         return sum(run.length for runs in self.runs.values() for run in runs)
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark writes down; keys are sorted as text, on every level."""
+        """Return what Spark stores; keys are sorted as text, on every level."""
         topics: dict[str, dict[str, Any]] = {
             name: {"id": self.ids[name], "partitions": {}} for name in sorted(self.ids)
         }
@@ -86,12 +86,12 @@ class QueueOffset:
 
 
 def before_all(group: str) -> QueueOffset:
-    """Where a query begins; its name is what no other query has."""
+    """Return the start of a new query, with a unique name."""
     return QueueOffset(group, f"spark-queue-{uuid.uuid4().hex[:16]}")
 
 
 def read_queue_offset(found: Mapping[str, Any]) -> QueueOffset:
-    """What a checkpoint says."""
+    """Parse the offset in a checkpoint."""
     try:
         if found.get("kind") != KIND:
             raise InvalidRequest(
@@ -129,7 +129,7 @@ def _read_run(found: Sequence[Any]) -> Run:
 
 
 def runs_of(places: Iterable[Place]) -> dict[TopicPartition, list[Run]]:
-    """Messages as runs, by partition and offset, in whichever order they were received."""
+    """Group messages into runs by partition and offset; they may be in any order."""
     found: dict[TopicPartition, list[Run]] = {}
     for partition, offset, deliveries, priority in places:
         found.setdefault(partition, []).append(Run(offset, offset + 1, deliveries, priority))
@@ -137,7 +137,7 @@ def runs_of(places: Iterable[Place]) -> dict[TopicPartition, list[Run]]:
 
 
 def _joined(runs: Sequence[Run]) -> list[Run]:
-    """The same messages in as few runs as can be."""
+    """Merge into as few runs as possible."""
     joined = [runs[0]]
     for run in runs[1:]:
         first, end, deliveries, priority = joined[-1]
@@ -161,7 +161,7 @@ class Share:
 
 
 def shares(offset: QueueOffset, *, tasks_min: int, records_max: int | None) -> list[Share]:
-    """Cut an epoch into tasks: at least so many, and of at most so many messages each."""
+    """Split an epoch into at least `tasks_min` tasks, of at most `records_max` messages each."""
     total = offset.count
     found: list[Share] = []
     for one, runs in sorted(offset.runs.items()):
@@ -177,7 +177,7 @@ def shares(offset: QueueOffset, *, tasks_min: int, records_max: int | None) -> l
 
 
 def _between(runs: Sequence[Run], first: int, end: int) -> list[Run]:
-    """The messages from the first-th on, up to the end-th."""
+    """Return the messages from index `first` to `end`, exclusive."""
     chosen: list[Run] = []
     before = 0
     for run in runs:
@@ -189,7 +189,7 @@ def _between(runs: Sequence[Run], first: int, end: int) -> list[Run]:
 
 
 def spans(runs: Sequence[Run]) -> list[tuple[int, int]]:
-    """The ranges in which runs are read; between them is too much to be read in passing."""
+    """Return the ranges in which runs are read; the gaps between them are too large to read through."""
     found: list[tuple[int, int]] = []
     for run in runs:
         if found and run.first - found[-1][1] <= GAP_RECORDS_MAX:

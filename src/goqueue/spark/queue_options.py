@@ -11,7 +11,7 @@ from goqueue.spark.write_options import WriteOptions, located
 
 GROUP_OPTION = "queue.group"
 MESSAGES_DEFAULT = 10_000
-# An epoch is written down in the checkpoint message by message, where they are not neighbours.
+# The checkpoint stores non-adjacent messages of an epoch one by one.
 MESSAGES_MAX = 100_000
 HOLD_MS_DEFAULT = 15 * 60 * 1000
 HOLD_MS_MIN = 1_000
@@ -31,7 +31,7 @@ _NAMES = (
     "subscribe",
     "topic",
 )
-# What a stream of offsets is told and a queue is not: its group knows what has been handed out.
+# Options of offset streams that do not apply here: the group tracks what was delivered.
 _NOT_OF_QUEUES = (
     "assign",
     "endingOffsets",
@@ -59,18 +59,18 @@ class QueueOptions:
 
     read: ReadOptions
     group: str
-    http: str = ""  # of the broker's HTTP API, where messages are received
+    http: str = ""  # address of the broker's HTTP API, where messages are received
     messages_max: int = MESSAGES_DEFAULT
     hold_ms: int = HOLD_MS_DEFAULT
 
 
 def is_queue(options: Mapping[str, str]) -> bool:
-    """Whether these are the options of a queue."""
+    """Return whether these are the options of a queue."""
     return any(name.lower() == GROUP_OPTION for name in options)
 
 
 def queue_options(options: Mapping[str, str]) -> QueueOptions:
-    """What a stream is to do; everything that is wrong is in one `InvalidRequest`."""
+    """Parse the options of a stream; all errors are reported in one `InvalidRequest`."""
     reader = OptionReader(options, (*_NAMES, *_NOT_OF_QUEUES))
     group, topics = reader.text(GROUP_OPTION), _topics(reader)
     if group is None:
@@ -112,7 +112,7 @@ def _topics(reader: OptionReader) -> tuple[str, ...]:
 
 
 def refuse_table(options: Mapping[str, str]) -> None:
-    """A table is read as often as one likes, a queue once."""
+    """Refuse a queue as a table: a table can be read any number of times, a queue once."""
     if is_queue(options):
         raise InvalidRequest(
             f"{GROUP_OPTION} is for streams: what a table has read cannot be acknowledged. Use "
@@ -121,7 +121,7 @@ def refuse_table(options: Mapping[str, str]) -> None:
 
 
 def with_address(options: QueueOptions) -> QueueOptions:
-    """The same options with the address of the HTTP API, which the broker is asked for."""
+    """Return the options with the HTTP address, requested from the broker if not given."""
     if options.http:
         return options
     return replace(options, http=located(WriteOptions(options.read.bootstrap)).http)

@@ -1,7 +1,7 @@
-"""Pipelines: jobs on topics that can run twice, and after a crash, without harm.
+"""Pipelines: jobs on topics that can be repeated safely, also after a crash.
 
-Each is a function of a session and of places, with a thin command: `goqueue pipeline run NAME`.
-They refuse to hold state in Spark: how far a pipeline is stands in files beside its data.
+Each is a function with a thin command: `goqueue pipeline run NAME`. They keep no state in Spark:
+the progress of a pipeline is in files beside its data.
 """
 
 from goqueue.spark.pipelines.archive_reading import ArchiveCheck, read_archive, verify_archive

@@ -1,4 +1,4 @@
-"""Reading an archive: the files its manifests name, and proof that they are what was archived."""
+"""Reads an archive, that is, the files its manifests name, and verifies that they are unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveCheck:
-    """What was found when every file was read again."""
+    """The result of reading every file again."""
 
     files: int
     digest: Digest
@@ -42,9 +42,9 @@ def read_archive(
     from_ms: int | None = None,
     until_ms: int | None = None,
 ) -> DataFrame:
-    """The records of an archive as it is now, with the columns of the data source.
+    """Return the records of an archive as it is now, with the columns of the data source.
 
-    Times choose among the files, and then among the records.
+    Times select files first, and then records.
     """
     held = open_archive(folder)
     records = frame_of(spark, held, topics=topics, from_ms=from_ms, until_ms=until_ms)
@@ -59,13 +59,13 @@ def frame_of(
     from_ms: int | None = None,
     until_ms: int | None = None,
 ) -> DataFrame:
-    """The files that can hold records of these topics and times, as one table."""
+    """Return the files that can hold records of these topics and times, as one table."""
     files = chosen_files(held.pieces, topics=topics, from_ms=from_ms, until_ms=until_ms)
     return _frame_of_files(spark, held, files)
 
 
 def superseded_frame(spark: SparkSession, held: Archive) -> DataFrame:
-    """The records of a snapshot that only the next snapshot is made from."""
+    """Return the records of a snapshot that are used only to build the next snapshot."""
     return _frame_of_files(spark, held, chosen_files(held.superseded))
 
 
@@ -75,19 +75,19 @@ def _frame_of_files(spark: SparkSession, held: Archive, files: Sequence[Archived
     if not files:
         return empty_frame(spark)
     schema = table_schema(has_headers=True, view="records")
-    # Without a base path Spark takes nothing from the names of the folders.
+    # Without a base path Spark derives no columns from folder names.
     return spark.read.schema(schema).parquet(*(str(held.folder / file.path) for file in files))
 
 
 def empty_frame(spark: SparkSession) -> DataFrame:
-    """No records, with all columns."""
+    """Return an empty table with all columns."""
     from goqueue.spark.schema import table_schema
 
     return spark.createDataFrame([], table_schema(has_headers=True, view="records"))
 
 
 def open_archive(folder: str | Path) -> Archive:
-    """An archive that is there; a folder without manifests is an error."""
+    """Open an existing archive; a folder without manifests is an error."""
     held = load_archive(folder_of(folder))
     if not held.manifests:
         raise InvalidRequest(

@@ -1,10 +1,10 @@
-"""Archive: what topics hold, into Parquet files that outlive them.
+"""Archives the contents of topics in Parquet files that outlive them.
 
     archive(spark, "127.0.0.1:9092", ["orders"], "/archive/orders")
 
-A run goes on where the last one ended, by the offsets in its manifest. It takes what is committed
-and leaves the rest to the next run. Tasks decode batches and write files where they run; only what
-they say about the files comes back to the driver, which commits it as one manifest.
+A run continues where the last one ended, by the offsets in its manifest. It takes committed records
+and leaves the rest to the next run. Tasks decode batches and write files where they run; only the
+descriptions of the files are returned to the driver, which commits them as one manifest.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ LATENCY_BUCKETS = 48  # the last begins at some four thousand years
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one run is to archive."""
+    """What one run archives."""
 
-    ranges: tuple[OffsetRange, ...]  # one for each partition with something new
+    ranges: tuple[OffsetRange, ...]  # one for each partition with new records
     tasks: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
     options: ReadOptions
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """What one run did; without new records there is no manifest."""
+    """The result of one run; without new records there is no manifest."""
 
     manifest: Manifest | None
     strays_removed: int
@@ -75,7 +75,7 @@ def archive(
     records_per_task_max: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> ArchiveResult:
-    """Append what is new in topics to an archive, as one manifest."""
+    """Append the new records of topics to an archive, as one manifest."""
     if layout not in LAYOUTS:
         raise InvalidRequest(f"The layout is {layout!r}; give one of {', '.join(LAYOUTS)}.")
     place = folder_of(folder)
@@ -118,7 +118,7 @@ def refuse_snapshot(held: Archive) -> None:
 
 
 def plan_archive(options: ReadOptions, held: Archive) -> Plan:
-    """What is new since the last manifest, cut into tasks."""
+    """Plan the records since the last manifest, split into tasks."""
     with connect(options.bootstrap) as client:
         seen = look(client, options)
         starts, losses = starting_places(seen, held.positions)
@@ -137,7 +137,7 @@ def reading_from(options: ReadOptions, starts: dict[str, dict[int, int]]) -> Rea
 def starting_places(
     seen: Snapshot, positions: Mapping[str, TopicPosition]
 ) -> tuple[dict[str, dict[int, int]], list[str]]:
-    """Where to go on in each partition, and what is gone that should have been read."""
+    """Return where to continue in each partition, and which records are lost."""
     starts: dict[str, dict[int, int]] = {}
     lost: list[str] = []
     for partition, kept in seen.kept.items():
@@ -176,7 +176,7 @@ def manifest_of(
 
 
 def archive_piece(options: ReadOptions, folder: Path, layout: Layout, wanted: OffsetRange) -> Piece:
-    """Read a range of offsets and write its files; runs on a worker."""
+    """Read an offset range and write its files; runs on a worker."""
     from goqueue.spark.columns import CHUNK_BYTES_LARGE, record_batches
     from goqueue.spark.pipelines.parquet_files import RecordFiles
     from goqueue.spark.reading import read_batches
@@ -208,7 +208,7 @@ def archive_piece(options: ReadOptions, folder: Path, layout: Layout, wanted: Of
 
 
 def archive_schema() -> pa.Schema:
-    """The columns of an archive's files: all that the data source has."""
+    """Return the columns of an archive's files: all columns of the data source."""
     from goqueue.spark.schema import arrow_schema, table_schema
 
     return arrow_schema(table_schema(has_headers=True, view="records"), view="records")

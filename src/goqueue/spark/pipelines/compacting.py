@@ -1,13 +1,14 @@
-"""Compact: the latest record of each key, of a topic or an archive, as an archive of its own.
+"""Compacts a topic or an archive: the latest record of each key, as an archive of its own.
 
-The result is a snapshot that stands for all before it. A later run reads the last snapshot and what
-the topic has got since, so that the work follows what is new and what is kept, not what ever was.
+The result is a snapshot that replaces everything before it. A later run reads the last snapshot and
+the newer records of the topic, so the work depends on what is new and what is kept, not on the
+whole history.
 
-A key can be in several partitions when a topic has grown. Within a partition offsets decide,
-between partitions timestamps do, and a producer whose clock is behind may let the winner change
-back. So a snapshot also keeps, out of sight, the newest record of each key in the partitions that
-have lost, and the tombstones that were dropped: a run that goes on from it then gives what a run
-over everything would.
+A key can be in several partitions when partitions were added to a topic. Within a partition offsets
+decide, between partitions timestamps do, and with a producer whose clock is behind, the latest
+record may change back. So a snapshot also stores, hidden from readers, the newest record of each
+key in the other partitions, and the dropped tombstones: an incremental run then gives the same
+result as a full run.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from goqueue.spark.pipelines.replaying import topic_frame
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Records that lie so near each other are written by one task.
+# Records in the same range of this size are written by one task.
 OFFSETS_TOGETHER = 1_000_000
 _IS_LATEST = "_is_latest"
 
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """What one run did; without new records there is no manifest."""
+    """The result of one run; without new records there is no manifest."""
 
     manifest: Manifest | None
     strays_removed: int
@@ -71,7 +72,7 @@ class _Source:
 def latest_per_key(
     records: DataFrame, *, keeps_tombstones: bool = True, keeps_keyless: bool = False
 ) -> DataFrame:
-    """The record with the largest offset of each key; of several partitions, the youngest."""
+    """Return the latest record of each key: by offset, between partitions by timestamp."""
     from pyspark.sql.functions import col
 
     marked = _marked(records, keeps_tombstones=keeps_tombstones, keeps_keyless=keeps_keyless)
@@ -79,9 +80,9 @@ def latest_per_key(
 
 
 def _marked(records: DataFrame, *, keeps_tombstones: bool, keeps_keyless: bool) -> DataFrame:
-    """The newest record of each key in each partition, with a column that tells the latest of all.
+    """Return the newest record of each key in each partition, with a column that marks the latest.
 
-    Offsets are compared before values are read, so that only values that stay are moved about.
+    Offsets are compared before values are read, so that only retained values are shuffled.
     """
     from pyspark.sql import Window
     from pyspark.sql.functions import col, lit, max, row_number
@@ -90,7 +91,7 @@ def _marked(records: DataFrame, *, keeps_tombstones: bool, keeps_keyless: bool) 
     last = keyed.groupBy("topic", "partition", "key").agg(max("offset").alias("offset"))
     places = ["topic", "partition", "offset"]
     latest = keyed.join(last.select(*places), places, "left_semi")
-    # A key moves to another partition when the topic grows; offsets of two cannot be compared.
+    # A key moves when partitions are added; offsets of two partitions cannot be compared.
     newest_first = Window.partitionBy("topic", "key").orderBy(
         col("timestamp").desc(), col("partition").desc()
     )
@@ -117,7 +118,7 @@ def compact(
     fails_on_data_loss: bool = True,
     on_progress: OnProgress | None = None,
 ) -> CompactResult:
-    """Make a new snapshot of the latest records of a topic, or of an archive."""
+    """Create a new snapshot of the latest records of a topic, or of an archive."""
     if (archive is None) == (topic is None):
         raise InvalidRequest("Name an archive or a topic to compact, one of them.")
     place, began = folder_of(folder), time.time()
@@ -155,7 +156,7 @@ def refuse_appended(held: Archive) -> None:
 def _topic_source(
     spark: SparkSession, held: Archive, bootstrap: str, topic: str, fails_on_data_loss: bool
 ) -> _Source | None:
-    """The last snapshot and what the topic has got since; nothing if there is nothing new."""
+    """Return the last snapshot and the newer records of the topic; None if there are none."""
     options = ReadOptions(
         bootstrap=bootstrap, topics=(topic,), fails_on_data_loss=fails_on_data_loss
     )
@@ -191,14 +192,14 @@ def _archive_source(spark: SparkSession, held: Archive, archive: str | Path) -> 
 
 
 class WrittenPiece(msgspec.Struct, frozen=True):
-    """Files that one task has written, and whether what they hold is the latest of its keys."""
+    """Files written by one task, and whether they hold the latest records of their keys."""
 
     piece: Piece
     is_latest: bool
 
 
 def write_snapshot(marked: DataFrame, folder: Path, layout: Layout) -> list[WrittenPiece]:
-    """Write records into files of an archive, in order of their places."""
+    """Write records into files of an archive, in order of their positions."""
     from pyspark.sql.functions import expr
 
     ordered = marked.repartition(
@@ -212,7 +213,7 @@ def write_snapshot(marked: DataFrame, folder: Path, layout: Layout) -> list[Writ
 def write_rows(
     folder: Path, layout: Layout, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task; runs on a worker. A row of the result is a piece as JSON."""
+    """Write the rows of one task; runs on a worker. Each result row is a piece as JSON."""
     from goqueue.spark.pipelines.copying import by_source
 
     schema = archive_schema()

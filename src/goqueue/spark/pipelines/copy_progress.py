@@ -1,9 +1,10 @@
-"""How far a copy into a topic is: one log for each source partition, a line for each step.
+"""The progress of a copy into a topic: one log per source partition, with a line per step.
 
-A step is one transaction. Its line is written when all of its records are stored, and says where;
-the transaction is committed after that, as an epoch of the copy of this source partition. So at
-most the last line of a log is undecided after a crash, and the broker knows whether its epoch is
-committed: then the step counts, and else its line is dropped and its records are written again.
+A step is one transaction. Its line is written when all of its records are stored, and contains
+their offsets; after that, the transaction is committed as an epoch of the copy of this source
+partition. So after a crash at most the last line of a log is undecided, and the broker has the
+committed epoch: if it includes the step, the step counts; otherwise the line is dropped and the
+records are written again.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class DamagedProgress(GoQueueError):
 
 
 class StoredRange(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets of the target that a step has filled, both ends included."""
+    """Target offsets that a step has filled, both ends inclusive."""
 
     partition: int
     first: int
@@ -44,14 +45,14 @@ class StoredRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of one source partition that are stored, and the offset to go on with."""
+    """Stored records of one source partition, and the offset to continue with."""
 
-    run: int  # of the copy, as the broker numbered it
+    run: int  # of the copy, as numbered by the broker
     epoch: int
     offset_next: int
     digest: Digest
     stored: tuple[StoredRange, ...]
-    unplaced: int = 0  # records whose place the broker did not tell
+    unplaced: int = 0  # records whose offset the broker did not return
 
 
 class Steps:
@@ -70,9 +71,10 @@ class Steps:
         return self.done[-1].epoch + 1 if self.done else 0
 
     def settle(self, *, run: int, epoch: int | None) -> None:
-        """Keep what is committed, by what the broker answered when this run of the copy began.
+        """Keep committed steps, by the broker's response when this run of the copy began.
 
-        The broker forgets a copy in time, or is another one: then nobody can tell any more.
+        The broker removes a copy after some time, or may be a different broker: then the outcome of
+        the last step cannot be determined.
         """
         last = self.done[-1].epoch if self.done else -1
         committed = -1 if epoch is None else epoch
@@ -88,7 +90,7 @@ class Steps:
             write_over(self._file, _HEAD + b"".join(map(_line, self.done)))
 
     def add(self, step: Step) -> None:
-        """Note a step, on the disk."""
+        """Append a step durably."""
         is_new = not self._file.exists() or self._file.stat().st_size == 0
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as opened:
@@ -108,7 +110,7 @@ def _line(step: Step) -> bytes:
 
 
 def read_steps(file: Path) -> list[Step]:
-    """The steps of a log. A last line without an end is what a crash left; it does not count."""
+    """Return the steps of a log. An incomplete last line was left by a crash and does not count."""
     try:
         data = file.read_bytes()
     except FileNotFoundError:
@@ -129,7 +131,7 @@ def read_steps(file: Path) -> list[Step]:
 
 
 def _counting(steps: Iterable[Step]) -> list[Step]:
-    """Without what a task wrote that had been given up, and did not know it yet."""
+    """Drop lines written by a superseded task that had not yet been fenced."""
     counting: dict[int, Step] = {}
     run = 0
     for step in steps:
@@ -140,7 +142,7 @@ def _counting(steps: Iterable[Step]) -> list[Step]:
 
 
 def all_steps(folder: Path) -> dict[TopicPartition, list[Step]]:
-    """What all tasks have noted."""
+    """Return the steps of all tasks."""
     found = {}
     for file in sorted(folder.glob(f"*{_SUFFIX}")):
         topic, _, number = file.name.removesuffix(_SUFFIX).rpartition("-")
@@ -153,7 +155,7 @@ def copied(steps: Iterable[Sequence[Step]]) -> Digest:
 
 
 def merged(ranges: Iterable[StoredRange]) -> dict[int, list[tuple[int, int]]]:
-    """Ranges of each partition in order, those that touch joined."""
+    """Return the ranges of each partition in order, adjacent ones merged."""
     found: dict[int, list[tuple[int, int]]] = {}
     for one in sorted(ranges, key=lambda each: (each.partition, each.first)):
         mine = found.setdefault(one.partition, [])
@@ -165,7 +167,7 @@ def merged(ranges: Iterable[StoredRange]) -> dict[int, list[tuple[int, int]]]:
 
 
 def is_within(offsets: Ints, ranges: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
-    """Which offsets lie in one of the ranges, which are in order."""
+    """Return which offsets are in one of the ranges, which are in order."""
     firsts = np.array([first for first, _ in ranges], np.int64)
     lasts = np.array([last for _, last in ranges], np.int64)
     place = np.searchsorted(firsts, offsets, side="right") - 1

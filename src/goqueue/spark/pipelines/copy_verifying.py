@@ -1,4 +1,4 @@
-"""Proof of a copy: what it has stored in the target is read again and compared with the source."""
+"""Verifies a copy: reads what it has stored in the target and compares it with the source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ReplayDiffers(GoQueueError):
-    """What is in the target is not what was replayed."""
+    """The records in the target differ from those that were replayed."""
 
     code = "replay_differs"
 
@@ -35,10 +35,10 @@ def verify_copy(
     *,
     on_progress: OnProgress | None = None,
 ) -> int:
-    """Read what was stored again, and compare its number and sums with the source's."""
+    """Read the stored records again, and compare their number and sums with the source's."""
     expected = copied(steps.values())
     if any(step.unplaced for some in steps.values() for step in some):
-        return 0  # Some answers of the broker were lost, so their places are not known.
+        return 0  # Some responses of the broker were lost, so the offsets are unknown.
     stored = merged(one for some in steps.values() for step in some for one in step.stored)
     units = _target_units(order, stored)
     found = total(
@@ -65,7 +65,7 @@ def verify_copy(
 def _target_units(
     order: CopyOrder, stored: Mapping[int, list[tuple[int, int]]]
 ) -> list[tuple[OffsetRange, list[tuple[int, int]]]]:
-    """Ranges of the target, cut into tasks, each with what the copy has stored in it."""
+    """Split the ranges of the target into tasks, each with what the copy has stored in it."""
     if not stored:
         return []
     options = ReadOptions(
@@ -101,7 +101,7 @@ def _unit_digest(bootstrap: str, unit: tuple[OffsetRange, list[tuple[int, int]]]
 
 
 def target_digest(bootstrap: str, wanted: OffsetRange, ranges: list[tuple[int, int]]) -> Digest:
-    """The digest of what a copy has stored in a range of the target; runs on a worker."""
+    """Return the digest of what a copy has stored in a target range; runs on a worker."""
     from goqueue.spark.columns import record_batches
     from goqueue.spark.options import ReadOptions
     from goqueue.spark.pipelines.archiving import archive_schema
@@ -116,7 +116,7 @@ def target_digest(bootstrap: str, wanted: OffsetRange, ranges: list[tuple[int, i
 
 
 def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records as they were before they were marked."""
+    """Return the records as they were before they were marked."""
     place = batch.schema.get_field_index("headers")
     headers = batch["headers"]
     if headers.null_count == len(batch):

@@ -1,13 +1,13 @@
-"""Records of a DataFrame into a topic, each once, in the order of their source partitions.
+"""Copies records of a DataFrame into a topic, exactly once, in the order of source partitions.
 
-The frame has the columns of the data source. It is laid out so that one task has all records of a
-source partition, by offset, whichever task that is: how far a copy is depends on source partition
-and offset alone, and a second run finds its place however Spark spreads the work.
+The frame has the columns of the data source. It is partitioned so that one task has all records of
+a source partition, sorted by offset. Any task may have them: the progress of a copy depends only on
+source partition and offset, so a second run resumes however Spark distributes the work.
 
 The copy of a source partition is a query of the broker, and each step of STEP_RECORDS an epoch of
-it: written in a transaction, prepared, noted on the disk, committed. A step that was not committed
-before a crash is aborted when the copy begins again, and written again. A task that was given up
-and lives on is turned away, since the one after it has opened the query.
+it: written in a transaction, prepared, recorded on disk, committed. A step that was not committed
+before a crash is aborted when the copy resumes, and written again. A superseded task that is still
+running is fenced, because its successor has opened the query.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 STEP_RECORDS = 20_000
-# On a copied record, if it is marked: run, and topic, partition and offset of its source.
+# Header of a marked record: run, and topic, partition and offset of its source.
 MARK_HEADER = "goqueue-copied-from"
 RESULT_SCHEMA = "topic string, partition int, copied long, present long"
 
@@ -62,13 +62,13 @@ Partitioning = Literal["key", "same"]
 
 @dataclass(frozen=True, slots=True)
 class CopyOrder:
-    """Where records go, and how."""
+    """Where records are written, and how."""
 
     bootstrap: str
-    http: str  # of the broker's HTTP API, where transactions begin and end
+    http: str  # address of the broker's HTTP API, where transactions begin and end
     target: str
     run_id: str
-    copy_id: str  # under which the broker knows the copy; another run has another one
+    copy_id: str  # id of the copy on the broker; another run has another id
     state: Path
     keeps_timestamps: bool = True
     partitioning: Partitioning = "key"
@@ -88,7 +88,7 @@ def copy_frame(records: DataFrame, order: CopyOrder, *, tasks: int) -> DataFrame
 
 
 def settle(order: CopyOrder) -> None:
-    """Begin another run of each copy that has begun, and let go of what it had not committed."""
+    """Start a new run of each copy that has begun, and abort what it had not committed."""
     begun = all_steps(order.state)
     if begun:
         with control(order.http) as api:
@@ -97,7 +97,7 @@ def settle(order: CopyOrder) -> None:
 
 
 def open_copy(order: CopyOrder, source: TopicPartition, api: Client) -> tuple[Steps, int]:
-    """What is done of a source partition, and the number of the run that begins with this."""
+    """Return what is done of a source partition, and the number of the run that starts now."""
     opened = api.queries.open(query_of(order, source))
     steps = Steps(order.state, source)
     steps.settle(run=opened.run, epoch=opened.epoch)
@@ -105,13 +105,13 @@ def open_copy(order: CopyOrder, source: TopicPartition, api: Client) -> tuple[St
 
 
 def query_of(order: CopyOrder, source: TopicPartition) -> str:
-    """Under which name the broker knows the copy of one source partition."""
+    """Return the name of the copy of one source partition on the broker."""
     topic = hashlib.sha256(source.topic.encode()).hexdigest()[:16]  # names may be too long
     return f"copy-{order.copy_id}-{topic}-{source.partition}"
 
 
 def copy_rows(order: CopyOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task, which come in order; runs on a worker."""
+    """Write the rows of one task, which are in order; runs on a worker."""
     done: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         copy: PartitionCopy | None = None
@@ -156,13 +156,13 @@ class PartitionCopy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let readers of the target not wait for a step that failed."""
+        """Abort a failed step, so that readers of the target do not wait for it."""
         if self._open is not None:
             with contextlib.suppress(GoQueueError):
                 self._api.transactions.abort(self._open.transaction_id)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows over, in steps; those that an earlier run has stored are passed over."""
+        """Write rows, in steps; those stored by an earlier run are skipped."""
         before = len(rows)
         rows = rows.filter(pa.array(rows["offset"].to_numpy() >= self._start))
         self._present += before - len(rows)
@@ -175,7 +175,7 @@ class PartitionCopy:
                 self._commit()
 
     def finish(self) -> dict[str, Any]:
-        """Commit the rest, and say what was done."""
+        """Commit the rest, and return what was done."""
         if self._open is not None:
             self._commit()
         return {
@@ -196,7 +196,7 @@ class PartitionCopy:
         return OpenStep(self._order, self.source, begun.id, transaction, self._client)
 
     def _commit(self) -> None:
-        """Note the open step, and commit it: in this order, as `Steps.settle` relies on it."""
+        """Record the open step, then commit it: `Steps.settle` relies on this order."""
         step = self._open
         assert step is not None, "there is a step"
         stored = step.stored()
@@ -210,7 +210,7 @@ class PartitionCopy:
             unplaced=step.digest.records - sum(one.last - one.first + 1 for one in stored),
         )
         self._steps.add(noted)
-        self._open = None  # From here on only the broker knows what becomes of it.
+        self._open = None  # From here on only the broker has its outcome.
         done = self._api.queries.commit(
             query_of(self._order, self.source),
             noted.epoch,
@@ -226,7 +226,7 @@ class PartitionCopy:
 
 
 class OpenStep:
-    """A step that is being written, in a transaction of its own."""
+    """A step that is being written, in its own transaction."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class OpenStep:
         self._order = order
         self._source = source
         settings = ProducerSettings(compression=order.compression, delivery_ms_max=PATIENCE_MS)
-        # It shares the connections of the task, which is why it is flushed and never closed.
+        # It shares the connections of the task, so it is flushed and never closed.
         self._producer = Producer(client.cluster, settings, transaction=transaction)
         self._writer = RowWriter(self._producer, order.target)
         self._sent: list[Batch] = []
@@ -261,7 +261,7 @@ class OpenStep:
         self.offset_next = int(rows["offset"][-1].as_py()) + 1
 
     def stored(self) -> tuple[StoredRange, ...]:
-        """Wait until all rows are stored; where they are, as far as the broker has told."""
+        """Wait until all rows are stored; return the offsets that the broker returned."""
         self._sent += self._writer.push()
         self._producer.flush()
         return tuple(
@@ -272,7 +272,7 @@ class OpenStep:
 
 
 def marks(run_id: str, source: TopicPartition, offsets: pa.Array) -> pa.Array:
-    """What the header of marked records says: run, and place of the source."""
+    """Return the header value of marked records: run, and position in the source."""
     prefix = f"{run_id}/{source.topic}/{source.partition}/"
     return pc.binary_join_element_wise(prefix, offsets.cast(pa.string()), "")
 
@@ -292,7 +292,7 @@ _RESULT_ARROW = pa.schema(
 def by_source(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Rows that come in order, cut where a source partition ends."""
+    """Split ordered rows where a source partition ends."""
     for batch in batches:
         if not len(batch):
             continue

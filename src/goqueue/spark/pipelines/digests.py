@@ -1,8 +1,8 @@
-"""What proves that records came through: how many, and a sum over all of them.
+"""Digests that verify that records arrived: their number, and a sum over all of them.
 
-The sum does not depend on the order, so that records can be compared however they were cut into
-files, tasks and partitions. Two sums are kept: one of key, value and headers, and one of these with
-the timestamp, which a copy may or may not keep.
+The sum does not depend on the order, so records can be compared however they are divided into
+files, tasks and partitions. There are two sums: one over key, value and headers, and one that
+includes the timestamp, which a copy may or may not preserve.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Bounds = np.ndarray[Any, np.dtype[np.int32]]
 
 _MASK = (1 << 64) - 1
 _LENGTHS_BYTES = 8  # of the two numbers before a header
-_ABSENT = 1 << 32  # no checksum of bytes is so large: nothing and empty are told apart
-# Odd numbers without a pattern, so that a key and a value that change places change the sum.
+_ABSENT = 1 << 32  # larger than any checksum, which distinguishes null from empty
+# Odd numbers without a pattern, so that swapping a key and a value changes the sum.
 _KEY, _VALUE, _HEADERS, _TIME = (
     0x9E3779B97F4A7C15,
     0xC2B2AE3D27D4EB4F,
@@ -48,7 +48,7 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 def total(digests: Iterable[Digest]) -> Digest:
-    """The digest of all together."""
+    """Combine digests."""
     whole = Digest()
     for one in digests:
         whole += one
@@ -56,7 +56,7 @@ def total(digests: Iterable[Digest]) -> Digest:
 
 
 def digest_of(batch: pa.RecordBatch) -> Digest:
-    """The digest of a batch of Arrow with the columns key, value, timestamp and headers."""
+    """Return the digest of an Arrow batch with the columns key, value, timestamp and headers."""
     rows = len(batch)
     if not rows:
         return Digest()
@@ -69,8 +69,8 @@ def digest_of(batch: pa.RecordBatch) -> Digest:
 
 
 def _checksums(column: pa.Array) -> Words:
-    """The checksum of each value's bytes."""
-    if column.type != pa.binary():  # Spark can be told to hand out large ones.
+    """Return the checksum of each value's bytes."""
+    if column.type != pa.binary():  # Spark can be configured to return large ones.
         column = column.cast(pa.binary())
     _, bounds, data = column.buffers()
     words = _sums_between(data, np.frombuffer(bounds, np.int32), column.offset, len(column))
@@ -80,14 +80,14 @@ def _checksums(column: pa.Array) -> Words:
 
 
 def _header_checksums(column: pa.Array) -> Words:
-    """That of a record's headers, each with its lengths before it, and how many they are.
+    """Return the checksum of each record's headers, with their lengths and number.
 
-    No headers and an empty list of them are the same to a topic, and so here.
+    A topic does not distinguish null headers from an empty list, so neither does this.
     """
     counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     if not counts.any():
         return np.zeros(len(column), np.uint64)
-    entries = column.flatten()  # of this slice, and without what nulls hide
+    entries = column.flatten()  # of this slice, without entries under nulls
     names, values = entries.field("key"), entries.field("value")
     lengths = np.empty((len(entries), 2), ">i4")
     lengths[:, 0] = pc.binary_length(names).to_numpy(zero_copy_only=False)
@@ -105,14 +105,14 @@ def _header_checksums(column: pa.Array) -> Words:
 
 
 def _sums_between(data: pa.Buffer | None, bounds: Bounds, first: int, rows: int) -> Words:
-    """The checksums of so many rows from a first one on."""
+    """Return the checksums of a range of rows."""
     chosen = memoryview(bounds[first : first + rows + 1].tobytes()).cast("i")
     sums = decoder.checksums(memoryview(data or b""), chosen)
     return np.frombuffer(sums, np.uint32).astype(np.uint64)
 
 
 def _mixed(words: Words, factor: int) -> Words:
-    """Spread each number over all 64 bits; multiplication wraps around."""
+    """Mix each number over all 64 bits; multiplication wraps around."""
     mixed: Words = (words ^ (words >> np.uint64(33))) * np.uint64(factor)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(_TIME)
     return mixed ^ (mixed >> np.uint64(32))

@@ -1,8 +1,7 @@
-"""Folders that survive a crash: files that are whole or absent, and one run at a time.
+"""Crash-safe folders: files are complete or absent, and one run works at a time.
 
-Drivers and workers see the same folder, so on a cluster it lies on a file system that all of its
-machines have mounted. A file counts from the moment its name appears; before that its bytes are on
-the disk.
+Drivers and workers use the same folder, so on a cluster it is on a file system that all machines
+mount. A file exists from the moment its name appears; its bytes are on disk before that.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from pathlib import Path
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
 _LOCK = ".lock"
-_START_WRITING = 2  # as sync_file_range numbers it: start, and wait for nothing
-_FRESH = ".fresh"  # the end of the name of a file that is not whole yet
+_START_WRITING = 2  # flag of sync_file_range: start writing, do not wait
+_FRESH = ".fresh"  # suffix of an incomplete file
 
 
 class FolderBusy(GoQueueError):
@@ -32,7 +31,7 @@ class FolderBusy(GoQueueError):
 
 
 class FileTaken(GoQueueError):
-    """A file of this name is there already."""
+    """A file of this name already exists."""
 
     code = "file_taken"
 
@@ -41,7 +40,7 @@ class FileTaken(GoQueueError):
 
 
 def folder_of(place: str | Path) -> Path:
-    """A folder from what a user wrote: a path, or one as a file URI."""
+    """Parse a folder given by a user: a path, or a file URI."""
     text = str(place)
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
@@ -61,7 +60,7 @@ def folder_of(place: str | Path) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other runs out of a folder. The kernel lets go of the lock when its holder dies."""
+    """Lock a folder against other runs. The kernel releases the lock when its holder dies."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock:
         try:
@@ -72,7 +71,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_new(file: Path, data: bytes) -> None:
-    """Write a file that must not be there yet; it appears whole or not at all."""
+    """Create a file that must not exist yet; it appears complete or not at all."""
     fresh = _write_fresh(file, data)
     try:
         os.link(fresh, file)
@@ -84,33 +83,33 @@ def write_new(file: Path, data: bytes) -> None:
 
 
 def write_over(file: Path, data: bytes) -> None:
-    """Write a file, or put another in its place; readers see the old one or the new one."""
+    """Create or replace a file; readers see the old one or the new one."""
     fresh = _write_fresh(file, data)
     fresh.replace(file)
     sync_folder(file.parent)
 
 
 def begin_sync(file: Path) -> None:
-    """Let the system begin to write what a file holds so far, so that `sync_file` waits less.
+    """Start writing a file's bytes to disk in the background, so that `sync_file` waits less.
 
-    It promises nothing, and where the system has no such call it does nothing.
+    Guarantees nothing, and does nothing if the system lacks the call.
     """
     call = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if call is None:
         return
     call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     with file.open("rb") as opened:
-        call(opened.fileno(), 0, 0, _START_WRITING)  # Nought is: up to the end.
+        call(opened.fileno(), 0, 0, _START_WRITING)  # Zero means up to the end.
 
 
 def sync_file(file: Path) -> None:
-    """Have the bytes of a closed file on the disk."""
+    """Sync the bytes of a closed file to disk."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
+    """Sync the names in a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -119,7 +118,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def is_fresh(file: Path) -> bool:
-    """Whether a file is what a crash left of one that was being written."""
+    """Return whether a file is an incomplete one left by a crash."""
     return file.name.endswith(_FRESH)
 
 

@@ -1,4 +1,4 @@
-"""Work spread over Spark: one task for each unit, progress while it runs, and plain errors."""
+"""Distributes work over Spark: one task per unit, progress while it runs, and clear errors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
-# Told how many of how many tasks are done.
+# Called with the number of finished tasks and of all tasks.
 OnProgress = Callable[[int, int], object]
 _LOOK_S = 0.2
 
 
 class PipelineFailed(GoQueueError):
-    """A task failed on a worker; the text is what it said."""
+    """A task failed on a worker; the text is its error."""
 
     code = "pipeline_failed"
 
@@ -34,7 +34,7 @@ def run_units(
     *,
     on_progress: OnProgress | None = None,
 ) -> list[Result]:
-    """Do the work of each unit in a task of its own, and return the results in order."""
+    """Run the work of each unit in its own task, and return the results in order."""
     if not units:
         return []
     with plain_errors(), watched(spark, on_progress):
@@ -44,7 +44,7 @@ def run_units(
 
 @contextmanager
 def watched(spark: SparkSession, on_progress: OnProgress | None) -> Iterator[None]:
-    """Tell how far the jobs started inside are, from a thread beside them."""
+    """Report the progress of the jobs started inside, from another thread."""
     if on_progress is None:
         yield
         return
@@ -76,7 +76,7 @@ def watched(spark: SparkSession, on_progress: OnProgress | None) -> Iterator[Non
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What a worker raised, without the pages of traces that Spark wraps it in."""
+    """Return what a worker raised, without the traces that Spark wraps it in."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -87,7 +87,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def cause_of(text: str) -> str:
-    """Our own error in a report of Spark, else another of Python, else the first line."""
+    """Find our own error in a Spark report, otherwise another Python error or the first line."""
     found = re.findall(r"^(?:[\w.]*\.)?(\w+): (.+)$", text, flags=re.MULTILINE)
     ours = [
         (name, message)
@@ -96,7 +96,7 @@ def cause_of(text: str) -> str:
         and name != "Caused"
         and not message.startswith("Traceback")
     ]
-    # The last one is what was raised; those before it are what it was raised from.
+    # The last one is what was raised; those before it are its causes.
     for name, message in reversed(ours):
         if _is_goqueue_error(name):
             return str(message).strip()

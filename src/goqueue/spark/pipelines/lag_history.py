@@ -1,7 +1,7 @@
-"""Lag: how far groups are behind, kept over time, and where that leads.
+"""The history of group lag, and its forecast.
 
 A run adds one small file with the lag of every group in every partition. It needs no Spark, so it
-can run every minute; `lag_history` is the table of all runs for Spark.
+can run every minute; `lag_history` is the Spark table of all runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SUFFIX = ".parquet"
 
 
 class LagSample(NamedTuple):
-    """How far a group was in one partition at one moment."""
+    """The position of a group in one partition at one moment."""
 
     time_ms: int
     group: str
@@ -53,27 +53,27 @@ class LagSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Where the lag of a group in one partition leads, if all goes on as it did."""
+    """The forecast of the lag of a group in one partition, at the current rates."""
 
     group: str
     topic: str
     partition: int
     lag: int
     samples: int
-    produced_per_s: float | None  # None: one sample says nothing about rates
+    produced_per_s: float | None  # None: one sample gives no rate
     consumed_per_s: float | None
     lag_per_s: float | None
     gone_at_ms: int | None  # when the lag is gone; now, if there is none
-    bound_at_ms: int | None  # when it reaches the bound; None: not on this course
+    bound_at_ms: int | None  # when it reaches the bound; None: never at these rates
 
 
 def sample_lag(
     client: LogClient, *, time_ms: int, groups: Sequence[str] | None = None
 ) -> list[LagSample]:
-    """The lag of these groups, or of all.
+    """Return the lag of these groups, or of all.
 
-    `committed` is where a group goes on: a partition without a commit counts from its log start.
-    `end` is the offset after the last record, where markers and aborted records do not count.
+    `committed` is where a group continues: a partition without a commit counts from its log start.
+    `end` is the offset after the last record, without markers and aborted records.
     """
     names = groups if groups else [each.name for each in client.groups.list_all()]
     samples = []
@@ -83,7 +83,7 @@ def sample_lag(
         except UnknownGroup:
             if groups:
                 raise
-            continue  # It ended while its neighbours were asked.
+            continue  # The group was deleted meanwhile.
         samples += [
             LagSample(
                 time_ms,
@@ -121,7 +121,7 @@ def append_lag(folder: str | Path, samples: Sequence[LagSample]) -> Path | None:
 
 
 def read_lag(folder: str | Path, *, from_ms: int = 0) -> list[LagSample]:
-    """The history since a moment, oldest first. Names of files say which are too old."""
+    """Return the history since a time, oldest first. File names show which are too old."""
     files = _files(folder_of(folder), from_ms)
     samples = []
     for file in files:
@@ -133,7 +133,7 @@ def read_lag(folder: str | Path, *, from_ms: int = 0) -> list[LagSample]:
 
 
 def lag_history(spark: SparkSession, folder: str | Path) -> DataFrame:
-    """The whole history as a table."""
+    """Return the whole history as a table."""
     place = folder_of(folder)
     files = _files(place, 0)
     if not files:
@@ -142,7 +142,7 @@ def lag_history(spark: SparkSession, folder: str | Path) -> DataFrame:
 
 
 def forecast(samples: Iterable[LagSample], *, bound: int | None = None) -> list[Forecast]:
-    """For each group and partition: rates over the samples, and where they lead."""
+    """Return rates over the samples, and the forecast, for each group and partition."""
     by_place: dict[tuple[str, str, int], list[LagSample]] = {}
     for one in samples:
         by_place.setdefault((one.group, one.topic, one.partition), []).append(one)
@@ -170,10 +170,10 @@ def _forecast(samples: Sequence[LagSample], bound: int | None) -> Forecast:
 
 
 def slope(times: Sequence[float], values: Sequence[float]) -> float | None:
-    """The rate of the straight line that fits best; None where all times are the same."""
+    """Return the slope of the least-squares line; None if all times are the same."""
     if len(times) < 2:
         return None
-    # Close to zero, so that squares of large offsets and times do not eat the digits.
+    # Shifted towards zero, so that squares of large offsets and times keep their precision.
     moments = [time - times[0] for time in times]
     heights = [value - values[0] for value in values]
     moment_mean, height_mean = sum(moments) / len(moments), sum(heights) / len(heights)
@@ -187,7 +187,7 @@ def slope(times: Sequence[float], values: Sequence[float]) -> float | None:
 
 
 def _reached(last: LagSample, lag: int, rate: float | None) -> int | None:
-    """When the lag will be `lag`: now if it is past it already, None if it moves away."""
+    """Return when the lag will be `lag`: now if it is already past it, None if it moves away."""
     is_there = last.lag <= 0 if lag == 0 else last.lag >= lag
     if is_there:
         return last.time_ms

@@ -1,7 +1,7 @@
-"""Dead letters: tables by reason, key, time and source, and bringing back a selection of them.
+"""Dead letters: tables by reason, key, time and source, and redrive of a selection.
 
-The tables show what lies in the dead-letter topic, also what was brought back already: a log keeps
-what it holds. Bringing back is the broker's work, which passes over what it has done before.
+The tables show the contents of the dead-letter topic, including letters already redriven: a log
+keeps its records. The broker performs the redrive and skips letters that it has redriven before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SUFFIX = ".dlq"
-# What letters can be counted by, and the columns that this is.
+# What letters can be counted by, and the columns for it.
 GROUPINGS: dict[str, tuple[str, ...]] = {
     "reason": ("reason",),
     "group": ("group",),
@@ -32,8 +32,8 @@ GROUPINGS: dict[str, tuple[str, ...]] = {
     "hour": ("hour",),
     "source": ("source_topic", "source_partition"),
 }
-ROWS_MAX = 1000  # of a table
-REDRIVE_LETTERS_MAX = 100_000  # of one selection
+ROWS_MAX = 1000  # per table
+REDRIVE_LETTERS_MAX = 100_000  # per selection
 LETTERS_PER_JOB = 1000
 FILE_SUFFIX = ".deadletters.json"
 _POLL_S = 0.2
@@ -41,15 +41,15 @@ _TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 
 
 class RedriveFailed(GoQueueError):
-    """The broker could not bring all letters back."""
+    """The broker could not redrive all letters."""
 
     code = "redrive_failed"
 
 
 def dead_letters(records: DataFrame) -> DataFrame:
-    """Records of a dead-letter topic with what their headers say, in columns.
+    """Return the records of a dead-letter topic with the contents of their headers as columns.
 
-    A record that does not come from the broker's hand has nothing in these columns.
+    These columns are null for a record that the broker did not write as a dead letter.
     """
     from pyspark.sql.functions import col, date_trunc, timestamp_millis
 
@@ -66,7 +66,7 @@ def dead_letters(records: DataFrame) -> DataFrame:
 
 
 def read_letters(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """What lies in a dead-letter topic now, with the columns of `dead_letters`."""
+    """Return the contents of a dead-letter topic now, with the columns of `dead_letters`."""
     from goqueue.spark.session import enable
 
     reader = enable(spark).read.format("goqueue")
@@ -84,7 +84,7 @@ def check_grouping(by: str) -> None:
 
 
 def triage(letters: DataFrame, by: str) -> DataFrame:
-    """How many letters there are by reason, group, key, hour or source; the most first."""
+    """Count letters by reason, group, key, hour or source; the largest counts first."""
     from pyspark.sql.functions import count, max, min
 
     check_grouping(by)
@@ -96,7 +96,7 @@ def triage(letters: DataFrame, by: str) -> DataFrame:
 
 
 def _text(name: str) -> Column:
-    """A message can die again after it was brought back, so the last header of a name counts."""
+    """Return the last header of a name: a redriven message can become a dead letter again."""
     from pyspark.sql.functions import col, element_at, filter, lit, when
 
     found = filter(col("headers"), lambda one: one["key"] == lit(name))
@@ -108,7 +108,7 @@ def _number(name: str) -> Column:
 
 
 def _time_ms() -> Column:
-    """Somebody else's header may hold any number; one that is no time would end the query."""
+    """Convert a header to a time, if valid: a foreign header could fail the query."""
     from pyspark.sql.functions import when
 
     number = _number(headers.TIME_HEADER)
@@ -136,7 +136,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect_triage(letters: DataFrame, topic: str, by: Sequence[str], *, time_ms: int) -> Triage:
-    """The first ROWS_MAX rows of each table."""
+    """Return the first ROWS_MAX rows of each table."""
     tables = {}
     kept = letters.select(
         "key", "reason", "group", "hour", "source_topic", "source_partition", "died_at"
@@ -151,7 +151,7 @@ def collect_triage(letters: DataFrame, topic: str, by: Sequence[str], *, time_ms
 
 
 def save_triage(folder: str | Path, triage: Triage) -> Path:
-    """Keep the newest tables of a topic where the report finds them."""
+    """Save the newest tables of a topic for the report."""
     file = folder_of(folder) / f"{triage.topic}{FILE_SUFFIX}"
     write_over(file, msgspec.json.format(msgspec.json.encode(triage)))
     return file
@@ -177,7 +177,7 @@ def _row(row: dict[str, Any], columns: Sequence[str]) -> TriageRow:
 def _shown(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "backslashreplace")
-    if isinstance(value, datetime):  # Spark hands out the time of this machine's zone.
+    if isinstance(value, datetime):  # Spark returns times in the zone of this machine.
         return value.astimezone(UTC).isoformat(timespec="minutes").replace("+00:00", "Z")
     return "-" if value is None else str(value)
 
@@ -186,7 +186,7 @@ def _ms(moment: Any) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
-# Bringing back
+# Redrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def redrive(
     rate_per_s: int | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> RedriveResult:
-    """Bring these letters back through the broker; those brought back before are passed over."""
+    """Redrive these letters through the broker; those redriven before are skipped."""
     places = [
         (row["partition"], row["offset"])
         for row in letters.select("partition", "offset").limit(REDRIVE_LETTERS_MAX + 1).collect()

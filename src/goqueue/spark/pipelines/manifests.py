@@ -1,9 +1,9 @@
-"""What an archive holds, said by its manifests: one file per run, committed by its name alone.
+"""The manifests of an archive: one file per run, committed by its name alone.
 
 An archive is a folder with `manifests/` and `data/`. A run writes its data first and then one
 manifest with the next number; a crash before that leaves data that no manifest names, which is not
-part of the archive and which the next run removes. A manifest with a snapshot, as compaction makes
-it, stands for everything before it.
+part of the archive and which the next run removes. A manifest with a snapshot, as written by
+compaction, replaces everything before it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FORMAT = "goqueue-archive"
 VERSION = 1
 DATA = "data"
 MANIFESTS = "manifests"
-_DIGITS = 12  # of a manifest's number, so that names sort as numbers do
+_DIGITS = 12  # of a manifest's number, so that names sort like numbers
 
 Kind = Literal["append", "snapshot"]
 
 
 class DamagedArchive(GoQueueError):
-    """An archive is not what its manifests say."""
+    """An archive does not match its manifests."""
 
     code = "damaged_archive"
 
@@ -49,7 +49,7 @@ class ArchivedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task archived: offsets from `start` up to, and without, `end` of a partition."""
+    """What one task archived: offsets of a partition from `start` to `end`, exclusive."""
 
     topic: str
     partition: int
@@ -57,19 +57,19 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     digest: Digest
     files: tuple[ArchivedFile, ...]
-    # How long records lay in the topic: the number of those below 1 ms, 2 ms, 4 ms and so on.
+    # Ages of records when archived: the number below 1 ms, 2 ms, 4 ms and so on.
     latencies: tuple[int, ...] = ()
 
 
 class TopicPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """Which topic it was, and the next offset to archive of each partition."""
+    """The id of a topic, and the next offset to archive of each partition."""
 
     topic_id: str
     offsets: dict[int, int]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: what it added, and how far the archive then was."""
+    """One run: what it added, and the positions of the archive after it."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -81,8 +81,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     positions: dict[str, TopicPosition]
     pieces: tuple[Piece, ...]
     losses: tuple[str, ...] = ()
-    # Of a snapshot: records that are the newest of their key in their partition, and that are not
-    # in the snapshot all the same. The next run needs them; nobody else reads them.
+    # Of a snapshot: records that are the newest of their key in their partition but are not in the
+    # snapshot. The next run needs them; nothing else reads them.
     superseded: tuple[Piece, ...] = ()
 
     @property
@@ -96,14 +96,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A folder and the manifests in it, oldest first."""
+    """A folder and its manifests, oldest first."""
 
     folder: Path
     manifests: tuple[Manifest, ...]
 
     @property
     def live(self) -> tuple[Manifest, ...]:
-        """The manifests that make up what is in the archive now."""
+        """Return the manifests that make up the current contents of the archive."""
         first = max(
             (n for n, one in enumerate(self.manifests) if one.kind == "snapshot"), default=0
         )
@@ -123,7 +123,7 @@ class Archive:
 
     @property
     def positions(self) -> Mapping[str, TopicPosition]:
-        """Where each topic is to be continued; the last word of each counts."""
+        """Return where each topic continues, by its last manifest."""
         return self.manifests[-1].positions if self.manifests else {}
 
     @property
@@ -131,7 +131,7 @@ class Archive:
         return self.manifests[-1].number + 1 if self.manifests else 1
 
     def remove_strays(self) -> int:
-        """Remove what is not in the archive: of crashed runs, and data of older snapshots."""
+        """Remove files that are not in the archive: of crashed runs, and of older snapshots."""
         named = {self.folder / file.path for one in self.live for file in one.files}
         named |= {self.folder / file.path for piece in self.superseded for file in piece.files}
         files = [file for file in (self.folder / DATA).rglob("*") if file.is_file()]
@@ -156,7 +156,7 @@ def load_archive(folder: Path) -> Archive:
 
 
 def commit(folder: Path, manifest: Manifest) -> Path:
-    """Make a run part of the archive."""
+    """Commit a run to the archive."""
     file = folder / MANIFESTS / f"{manifest.number:0{_DIGITS}d}.json"
     write_new(file, msgspec.json.format(msgspec.json.encode(manifest)))
     return file
@@ -165,7 +165,7 @@ def commit(folder: Path, manifest: Manifest) -> Path:
 def advanced(
     before: Mapping[str, TopicPosition], ends: Iterable[tuple[TopicPartition, str, int]]
 ) -> dict[str, TopicPosition]:
-    """Positions moved on to `ends`: partition, id of its topic, next offset."""
+    """Advance positions to `ends`: partition, id of its topic, next offset."""
     after = {topic: (one.topic_id, dict(one.offsets)) for topic, one in before.items()}
     for partition, topic_id, end in ends:
         known = after.get(partition.topic)
@@ -185,7 +185,7 @@ def chosen_files(
     from_ms: int | None = None,
     until_ms: int | None = None,
 ) -> list[ArchivedFile]:
-    """Files that can hold records of these topics and times."""
+    """Return the files that can hold records of these topics and times."""
     return [
         file
         for piece in pieces

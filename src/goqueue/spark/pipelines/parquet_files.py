@@ -1,7 +1,7 @@
-"""Records into Parquet files, inside a worker: one file per hour and task, or one per task.
+"""Writes records to Parquet files on a worker: one file per hour and task, or one per task.
 
-Values go from the decoder to Parquet as columns; Spark's own writer would carry every record
-through the JVM and takes two to four times as long.
+Values go from the decoder to Parquet as columns; Spark's own writer would pass every record through
+the JVM and takes two to four times as long.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ROW_GROUP_BYTES = 32 << 20
 HELD_BYTES_MAX = 128 << 20  # of all open files together
 FILES_OPEN_MAX = 64
 _READ_BYTES = 1 << 20
-# Lengths apart from the bytes save time where there are many of them; long values are copied once
-# more for it.
+# Storing lengths separately saves time if there are many values; long values are copied once more
+# for it.
 _VALUE_BYTES_SHORT = 400
 _ALIKE = ["topic", "partition", "timestampType"]
 _COUNTED = ["offset", "timestamp"]
@@ -42,7 +42,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(slots=True)
 class _OpenFile:
-    """A file that is being written, and the rows that wait for its next row group."""
+    """A file that is being written, and the rows for its next row group."""
 
     path: Path
     writer: pq.ParquetWriter
@@ -89,8 +89,8 @@ class _OpenFile:
 class RecordFiles:
     """Writes the records of one partition into files, until it is closed.
 
-    Files bear names that no other attempt of any task takes, so that a task that runs twice leaves
-    strays and no mixture.
+    File names are unique to each attempt of a task, so a task that runs twice leaves stray files,
+    but never a mixture.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class RecordFiles:
             self._add(0, batch, times_ms)
             return
         first, last = int(times_ms.min()) // HOUR_MS, int(times_ms.max()) // HOUR_MS
-        if first == last:  # as it is with most batches
+        if first == last:  # as with most batches
             self._add(first, batch, times_ms)
             return
         hours = times_ms // HOUR_MS
@@ -118,7 +118,7 @@ class RecordFiles:
             self._add(hour, batch.take(pa.array(rows)), times_ms[rows])
 
     def close(self) -> tuple[ArchivedFile, ...]:
-        """Finish all files, with their bytes and names on the disk."""
+        """Finish all files, with their bytes and names synced to disk."""
         for hour in list(self._open):
             self._close(hour)
         for folder in {(self._archive / file.path).parent for file in self._closed}:
@@ -129,7 +129,7 @@ class RecordFiles:
         return tuple(sorted(self._closed, key=lambda file: (file.first_offset, file.path)))
 
     def discard(self) -> None:
-        """Close and remove what was written; for a task that fails."""
+        """Close and remove what was written, when a task fails."""
         for one in self._open.values():
             one.writer.close()
             one.path.unlink(missing_ok=True)
@@ -155,8 +155,8 @@ class RecordFiles:
             self._schema,
             compression="zstd",
             compression_level=1,
-            # Dictionaries pay off where values repeat; keys and payloads seldom do. Nor does
-            # anybody look for the least of them.
+            # Dictionaries pay off where values repeat, which keys and payloads seldom do. Their
+            # minima and maxima are not used for searches either.
             use_dictionary=_ALIKE,
             write_statistics=[*_ALIKE, *_COUNTED],
             column_encoding=_encodings(first),
@@ -168,7 +168,7 @@ class RecordFiles:
 
 
 def _encodings(first: pa.RecordBatch) -> dict[str, str]:
-    """How columns are written, by what the first rows of a file look like."""
+    """Choose how columns are written, by the first rows of a file."""
     chosen = dict.fromkeys(_COUNTED, "DELTA_BINARY_PACKED")
     if first["value"].nbytes < _VALUE_BYTES_SHORT * len(first):
         chosen |= dict.fromkeys(["key", "value"], "DELTA_LENGTH_BYTE_ARRAY")
@@ -176,7 +176,7 @@ def _encodings(first: pa.RecordBatch) -> dict[str, str]:
 
 
 def folder_name(partition: TopicPartition, layout: Layout, hour: int) -> str:
-    """Where the files of an hour since 1970, or of a partition, lie."""
+    """Return the folder for the files of an hour since 1970, or of a partition."""
     topic = f"topic={quote(partition.topic, safe='')}"
     if layout == "partition":
         return f"{topic}/partition={partition.partition}"
@@ -186,7 +186,7 @@ def folder_name(partition: TopicPartition, layout: Layout, hour: int) -> str:
 
 
 def file_checksum(path: Path) -> int:
-    """The checksum of a file's bytes."""
+    """Return the checksum of a file's bytes."""
     found = 0
     with path.open("rb") as opened:
         while data := opened.read(_READ_BYTES):
@@ -195,14 +195,14 @@ def file_checksum(path: Path) -> int:
 
 
 def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, in batches as wide as a row group at most."""
+    """Yield the rows of a file, in batches of at most a row group."""
     with pq.ParquetFile(path) as opened:
         for group in range(opened.num_row_groups):
             yield from opened.read_row_group(group, columns).to_batches()
 
 
 def latency_counts(latencies_ms: Iterable[Ints], buckets: int) -> list[int]:
-    """How many were below 1 ms, 2 ms, 4 ms and so on; the last bucket takes the rest."""
+    """Count values below 1 ms, 2 ms, 4 ms and so on; the last bucket takes the rest."""
     counts = np.zeros(buckets, np.int64)
     for some in latencies_ms:
         _, exponents = np.frexp(np.maximum(some, 0).astype(np.float64))  # 0, 1, 2, 2, 3, 3, 3, 3

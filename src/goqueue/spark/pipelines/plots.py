@@ -1,4 +1,4 @@
-"""Plots as SVG text, for a page that needs nothing but itself."""
+"""Plots as SVG text, for a self-contained page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ WIDTH, HEIGHT = 760, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
 _WIDE, _TALL = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 COLOURS = ("#2563eb", "#db2777", "#059669", "#d97706", "#7c3aed", "#0891b2", "#dc2626", "#6b7280")
-POINTS_MAX = 600  # of one line; more would not be seen
-DOTS_MAX = 40  # on one line; more would hide it
-_BARS_MIN = 10  # there is room for so many, so that one bar does not become a wall
+POINTS_MAX = 600  # per line; more would not be visible
+DOTS_MAX = 40  # per line; more would hide it
+_BARS_MIN = 10  # width is divided among at least this many, so that a single bar is not too wide
 _STEPS_MAX = 5  # of the scale
 _LETTER_WIDE = 6.0
 
 
 def bars(values: Sequence[tuple[str, float]], *, what: str) -> str:
-    """One bar for each name, as tall as its value."""
+    """Plot one bar for each name, with its value as the height."""
     if not values:
         return empty()
     marks = scale(max(value for _, value in values))
@@ -40,7 +40,7 @@ def bars(values: Sequence[tuple[str, float]], *, what: str) -> str:
 
 
 def lines(series: Mapping[str, Sequence[tuple[int, float]]], *, what: str) -> str:
-    """A line for each name, of values over time in milliseconds since 1970."""
+    """Plot a line for each name, of values over time in milliseconds since 1970."""
     points = [point for some in series.values() for point in some]
     if not points:
         return empty()
@@ -66,7 +66,7 @@ def lines(series: Mapping[str, Sequence[tuple[int, float]]], *, what: str) -> st
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """At most POINTS_MAX, the largest of each stretch: peaks are what one looks for."""
+    """Reduce to POINTS_MAX points, keeping the largest of each interval: peaks matter most."""
     size = -(-len(points) // POINTS_MAX)
     if size <= 1:
         return list(points)
@@ -75,7 +75,7 @@ def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 def scale(top: float) -> list[float]:
-    """Round numbers from zero to `top` or more. What is shown is counted, so steps are whole."""
+    """Return round numbers from zero to at least `top`; steps are integers, as for counts."""
     size = 1.0
     while True:
         for digit in (1, 2, 5):
@@ -94,12 +94,12 @@ def show_time(time_ms: int) -> str:
 
 
 def show_minute(time_ms: int) -> str:
-    """For a label, where the year is known and there is little room."""
+    """Format a time for a label, where the year is clear and space is limited."""
     return _shown(time_ms, "%m-%d %H:%M")
 
 
 def show_count(value: float) -> str:
-    """A number of at most four digits with its thousands as a letter."""
+    """Format a number with at most four digits, with a suffix for thousands."""
     for limit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.3g}{letter}"
@@ -107,7 +107,7 @@ def show_count(value: float) -> str:
 
 
 def show_size(size_bytes: int) -> str:
-    """A size in units of a thousand, as disks are sold."""
+    """Format a size in decimal units."""
     for limit, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size_bytes >= limit:
             return f"{size_bytes / limit:.3g} {unit}"
@@ -140,7 +140,7 @@ def _axis(marks: Sequence[float]) -> str:
 
 
 def _moments(low: int, high: int) -> list[str]:
-    """The first, the last and the middle of the times below a plot; of one moment, that."""
+    """Return the first, middle and last time labels below a plot; for one moment, only that."""
     shares = ((0.0, "start"), (0.5, "middle"), (1.0, "end")) if high > low else ((0.5, "middle"),)
     return [
         _label(_LEFT + _WIDE * share, HEIGHT - 8, show_time(round(low + (high - low) * share)), at)

@@ -1,8 +1,8 @@
-"""Redistribute: the records of a topic into another with more partitions, in the order of each key.
+"""Copies a topic into another with more partitions, preserving the order of each key.
 
-Adding partitions to a topic sends keys elsewhere from then on, and their old records stay behind.
-Copying into a new topic moves all of a key together. A run copies what there is; run it again until
-there is nothing left, move the producers over, and run it a last time.
+Adding partitions to a topic sends keys to other partitions from then on, and their old records stay
+behind. Copying into a new topic moves all records of a key together. A run copies what exists;
+repeat it until nothing is left, switch the producers over, and run it one last time.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _PLAN_VERSION = 2
 
 
 class RedistributePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """From where to where, noted by the first run; a second one must want the same."""
+    """Source and target, recorded by the first run; a later one must have the same."""
 
     format: str = "goqueue-redistribute"
     version: int = _PLAN_VERSION
-    copy_id: str = ""  # under which the broker knows the copy
+    copy_id: str = ""  # id of the copy on the broker
     source: str
     source_id: str
     target: str
@@ -55,7 +55,7 @@ class RedistributePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RedistributeResult:
-    """What this run copied, and what all runs together have."""
+    """What this run copied, and what all runs together have copied."""
 
     copied: int
     verified: int
@@ -77,10 +77,10 @@ def redistribute(
     http: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> RedistributeResult:
-    """Copy what is new in `source` into `target`, which is made if it is not there.
+    """Copy the new records of `source` into `target`, which is created if it does not exist.
 
-    Keys go where every client of the target sends them. `http` is the address of the broker's HTTP
-    API, which it is asked for if it is not given.
+    Keys go to the partitions that every client of the target uses. `http` is the address of the
+    broker's HTTP API, requested from the broker if not given.
     """
     if source == target:
         raise InvalidRequest("A topic cannot be redistributed into itself; name another target.")
@@ -113,7 +113,7 @@ def _run(
     is_verified: bool,
     on_progress: OnProgress | None,
 ) -> RedistributeResult:
-    """Copy what earlier runs have not; the caller adds what it knows better."""
+    """Copy what earlier runs have not; the caller fills in the remaining fields."""
     settle(order)
     before = all_steps(order.state)
     starts, ends = open_ranges(seen, before)
@@ -132,7 +132,7 @@ def _run(
 
 
 def settled_target(client: LogClient, source: str, target: str, partitions: int | None) -> int:
-    """Make the target with the settings of the source, or look whether it fits."""
+    """Create the target with the settings of the source, or check that it fits."""
     try:
         count = len(client.topics.view(target).partitions)
     except UnknownTopic:
@@ -158,7 +158,7 @@ def settled_target(client: LogClient, source: str, target: str, partitions: int 
 def open_ranges(
     seen: Snapshot, done: Mapping[TopicPartition, list[Step]]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """What is still to copy of each partition: where to begin, and where to end."""
+    """Return what is left to copy of each partition: start and end."""
     starts, ends, lost = {}, {}, []
     for partition, kept in seen.kept.items():
         steps = done.get(partition)

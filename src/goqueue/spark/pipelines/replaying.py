@@ -1,8 +1,8 @@
-"""Replay: records of an archive, or of a range of a topic, back into a topic.
+"""Replays records of an archive, or of a range of a topic, into a topic.
 
-A run has a name and a folder for its state. The first call of a run notes what it is to do; a
-second one with the same name does what is left of exactly that, and one with other arguments is
-refused. Whatever ends a call, the calls of a run together write each record once.
+A run has a name and a folder for its state. The first call of a run records its plan; a later call
+with the same name completes exactly that plan, and one with different arguments is refused. However
+a call ends, the calls of a run together write each record exactly once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read of one partition of a topic."""
+    """The range to read of one partition of a topic."""
 
     partition: int
     start: int
@@ -57,14 +57,14 @@ class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run does, noted before it begins; a second call must want the same."""
+    """The plan of a run, recorded before it begins; a later call must have the same."""
 
     format: str = "goqueue-replay"
     version: int = _PLAN_VERSION
-    copy_id: str = ""  # under which the broker knows the run; a name can be used again, this not
+    copy_id: str = ""  # id of the run on the broker; a name can be reused, this id cannot
     source: str  # a folder, or a topic
     is_archive: bool
-    manifests: int = 0  # how many of the archive's are replayed
+    manifests: int = 0  # number of the archive's manifests that are replayed
     topic_id: str = ""
     ranges: tuple[SourceRange, ...] = ()
     bootstrap: str
@@ -77,11 +77,11 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What the run has stored, over all its calls, and what this call did of it."""
+    """What the run has stored, over all its calls, and the part of this call."""
 
     run_id: str
-    copied: int  # now
-    present: int  # stored before
+    copied: int  # by this call
+    present: int  # by earlier calls
     digest: Digest
     verified: int  # records read again in the target and found equal
     unplaced: int
@@ -107,9 +107,9 @@ def replay(
     http: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> ReplayResult:
-    """Replay what is selected of an archive or of a topic, and verify it in the target.
+    """Replay the selected records of an archive or of a topic, and verify them in the target.
 
-    `http` is the address of the broker's HTTP API, which it is asked for if it is not given.
+    `http` is the address of the broker's HTTP API, requested from the broker if not given.
     """
     _check_names(run_id, archive, topic, target)
     wanted = ReplayPlan(
@@ -122,7 +122,7 @@ def replay(
         partitioning=partitioning,
         is_marked=is_marked,
     )
-    # What is wrong is said before the name of the run is taken.
+    # Errors are reported before the name of the run is taken.
     target_partitions = partition_count(bootstrap, target)
     select(empty_frame(spark), wanted.selection)
     folder = _state_folder(archive, state, run_id)
@@ -167,7 +167,7 @@ def _run(
     is_verified: bool,
     on_progress: OnProgress | None,
 ) -> ReplayResult:
-    """Do what is left of a plan; how long it took is added by the caller."""
+    """Complete a plan; the caller adds the duration."""
     records, sources = _source_frame(spark, plan)
     last = max((one.partition for one in sources), default=-1)
     check_order(order, source_partitions=last + 1, target_partitions=target_partitions)
@@ -195,7 +195,7 @@ def run_copy(
     tasks: int,
     on_progress: OnProgress | None,
 ) -> tuple[int, int]:
-    """Copy what is selected; how many records were copied now, and how many were there."""
+    """Copy the selected records; return how many were copied now, and how many existed."""
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise InvalidRequest(
             "With spark.speculation Spark runs a task twice at once, and both would write; set it "
@@ -209,7 +209,7 @@ def run_copy(
 def settled_plan(
     folder: Path, wanted: ReplayPlan, start: Start | None, end: Start | None
 ) -> ReplayPlan:
-    """The plan of the run: noted by its first call, the same for all others."""
+    """Return the plan of the run: recorded by its first call, the same for all others."""
     file = folder / PLAN
     if not file.exists():
         plan = _pinned(wanted, start, end)
@@ -241,7 +241,7 @@ def settled_plan(
 
 
 def _pinned(wanted: ReplayPlan, start: Start | None, end: Start | None) -> ReplayPlan:
-    """What there is now: later records belong to another run."""
+    """Plan the records that exist now: later records belong to another run."""
     wanted = msgspec.structs.replace(wanted, copy_id=uuid.uuid4().hex)
     if wanted.is_archive:
         held = open_archive(wanted.source)
@@ -288,7 +288,7 @@ def topic_frame(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> DataFrame:
-    """Ranges of a topic with all columns."""
+    """Return ranges of a topic with all columns."""
     from goqueue.spark.session import enable
 
     if not starts:
@@ -305,7 +305,7 @@ def topic_frame(
 
 
 def partition_count(bootstrap: str, topic: str) -> int:
-    """How many partitions a topic has; a target is never made by mistake."""
+    """Return the partition count of a topic; a target is never created implicitly."""
     with connect(bootstrap) as client:
         try:
             return len(client.topics.view(topic).partitions)
@@ -341,7 +341,7 @@ def _as_planned(plan: ReplayPlan) -> Archive:
 
 
 def _check_source(plan: ReplayPlan, found: Digest) -> None:
-    """A whole archive that was replayed must be what was archived."""
+    """Check that a whole archive that was replayed is what was archived."""
     if not plan.is_archive or plan.selection != Selection():
         return
     expected = _as_planned(plan).digest

@@ -1,7 +1,7 @@
-"""The report: one HTML page of what was archived, how late, which letters died, and the lag.
+"""The report: one HTML page of what was archived, how late, dead letters, and the lag.
 
-It reads what the other pipelines have written and nothing else, so it needs neither Spark nor a
-broker. All that comes from users is escaped.
+It reads only the output of the other pipelines, so it needs neither Spark nor a broker. All text
+from users is escaped.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from goqueue.spark.pipelines.plots import (
 )
 from goqueue.spark.pipelines.replaying import PLAN, REPLAYS, ReplayPlan
 
-LINES_MAX = 8  # of a plot; those with most lag
-ROWS_MAX = 50  # of a table on the page
-RUNS_MAX = 200  # of a plot; the newest
+LINES_MAX = 8  # per plot; those with the largest lag
+ROWS_MAX = 50  # per table on the page
+RUNS_MAX = 200  # per plot; the newest
 _PERCENTILES = (50, 90, 99, 100)
 
 Cell = str | int | float | None
@@ -45,7 +45,7 @@ def write_report(
     dead_letters: str | Path | None = None,
     lag_bound: int | None = None,
 ) -> Path:
-    """Write the page; a page of this name is replaced."""
+    """Write the page; an existing page is replaced."""
     held = [open_archive(one) for one in archives]
     samples = read_lag(lag) if lag is not None else []
     triages = read_triages(dead_letters) if dead_letters is not None else []
@@ -64,7 +64,7 @@ def report_page(
     now_ms: int,
     lag_bound: int | None = None,
 ) -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     parts = [f'<h1>GoQueue pipelines</h1><p class="none">{show_time(now_ms)} UTC</p>']
     if archives or samples or triages:
         parts.append(_cards(archives, samples, triages))
@@ -79,13 +79,13 @@ def report_page(
     return _PAGE.replace("{body}", "\n".join(parts))
 
 
-# What one looks at first
+# Summary
 
 
 def _cards(
     archives: Sequence[Archive], samples: Sequence[LagSample], triages: Sequence[Triage]
 ) -> str:
-    """The sums of the page, large."""
+    """Return the totals of the page, in large type."""
     cards: list[tuple[str, str]] = []
     if archives:
         cards.append((f"{sum(one.digest.records for one in archives):,}", "records archived"))
@@ -105,13 +105,13 @@ def _cards(
 
 
 def lag_now(samples: Sequence[LagSample]) -> dict[tuple[str, str, int], int]:
-    """The newest lag of each group in each partition."""
+    """Return the newest lag of each group in each partition."""
     ordered = sorted(samples, key=lambda one: one.time_ms)
     return {(one.group, one.topic, one.partition): one.lag for one in ordered}
 
 
 def _letters(triage: Triage) -> int:
-    """Every table counts all letters, unless it has too many rows to show them."""
+    """Count the letters. Every table contains all letters, unless it was truncated."""
     counts = (sum(row.letters for row in rows) for rows in triage.tables.values())
     return max(counts, default=0)
 
@@ -165,7 +165,7 @@ def _latency_part(held: Archive) -> list[str]:
     if not sum(counts):
         return []
     used = [number for number, count in enumerate(counts) if count]
-    # One empty bucket on the left shows that there was nothing faster.
+    # One empty bucket on the left shows that nothing was faster.
     shown = [
         (f"< {show_duration(1 << number)}", float(counts[number]))
         for number in range(max(used[0] - 1, 0), used[-1] + 1)
@@ -191,7 +191,7 @@ def _replay_part(held: Archive) -> list[str]:
 
 
 def _replays(held: Archive) -> list[tuple[str, str, int]]:
-    """Name, target and size of each replay of an archive."""
+    """Return name, target and size of each replay of an archive."""
     found = []
     for folder in sorted((held.folder / REPLAYS).glob("*")):
         if (folder / PLAN).exists():
@@ -202,7 +202,7 @@ def _replays(held: Archive) -> list[tuple[str, str, int]]:
 
 
 def percentile_ms(counts: Sequence[int], percent: float) -> int:
-    """The bound below which so many of the records are; buckets double in size."""
+    """Return the bound below which this share of the records is; bucket sizes double."""
     wanted, seen = sum(counts) * percent / 100, 0
     for number, count in enumerate(counts):
         seen += count
@@ -248,7 +248,7 @@ def _lag_part(samples: Sequence[LagSample], forecasts: Sequence[Forecast]) -> li
 
 
 def lag_series(samples: Sequence[LagSample]) -> Mapping[str, list[tuple[int, float]]]:
-    """The lag of each group in each topic over time, of those that are furthest behind."""
+    """Plot the lag of each group in each topic over time, for the largest lags."""
     sums: dict[tuple[str, str], dict[int, float]] = {}
     for one in samples:
         moments = sums.setdefault((one.group, one.topic), {})
@@ -287,7 +287,7 @@ def _moment(time_ms: int | None) -> str | None:
 
 def _table(names: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> str:
     shown = rows[:ROWS_MAX]
-    # A column of numbers stands to the right, with its name.
+    # A column of numbers is right-aligned, including its name.
     places = [any(isinstance(row[at], int | float) for row in shown) for at in range(len(names))]
     head = "".join(
         f"<th{_place(is_number)}>{escape(name)}</th>"

@@ -1,4 +1,4 @@
-"""Which records are meant: by time, key, header, or an expression of SQL."""
+"""Selects records by time, key, header, or an SQL expression."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions that must all hold; without any, every record is meant."""
+    """Conditions that must all hold; without any, every record is selected."""
 
     from_ms: int | None = None
-    until_ms: int | None = None  # the first moment that is left out
+    until_ms: int | None = None  # exclusive
     keys: tuple[bytes, ...] = ()
     header_name: str | None = None
     header_value: bytes | None = None  # None: any value
-    where: str | None = None  # an expression of Spark's SQL over the columns
+    where: str | None = None  # a Spark SQL expression over the columns
 
     def __post_init__(self) -> None:
         if self.from_ms is not None and self.until_ms is not None and self.from_ms >= self.until_ms:
@@ -30,7 +30,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(records: DataFrame, selection: Selection) -> DataFrame:
-    """The records that are meant."""
+    """Return the selected records."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql.functions import col, exists, lit, timestamp_millis
 

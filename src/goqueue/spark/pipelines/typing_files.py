@@ -1,7 +1,7 @@
-"""Records of one partition into files of a typed table, inside a worker.
+"""Writes the records of one partition to files of a typed table, on a worker.
 
-What obeys its schema goes into one file; what does not goes into another, as it was read and with
-the reason. Nothing is left out: the rows of both together are the records that were read.
+Records that conform to their schema go into one file; others go into another, as they were read and
+with the reason. Nothing is omitted: the rows of both together are the records that were read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REASON = "reason"
 
 @dataclass(slots=True)
 class _File:
-    """A file that begins with its first row, and the rows that wait for its next row group."""
+    """A file that is created with its first row, and the rows for its next row group."""
 
     table: Path
     folder: Path
@@ -44,7 +44,7 @@ class _File:
         if not len(batch):
             return
         if self.writer is None:
-            # No other attempt of any task takes this name.
+            # Unique to each attempt of a task.
             self.path = self.folder / f"{self.partition:05d}-{uuid.uuid4().hex}.parquet"
             self.folder.mkdir(parents=True, exist_ok=True)
             self.writer = pq.ParquetWriter(
@@ -57,7 +57,7 @@ class _File:
             self._flush()
 
     def close(self) -> tuple[TypedFile, ...]:
-        """The file with its bytes and its name on the disk, if it was begun."""
+        """Return the file, with its bytes and name synced to disk, if it was created."""
         if self.writer is None or self.path is None:
             return ()
         self._flush()
@@ -80,7 +80,7 @@ class _File:
         )
 
     def discard(self) -> None:
-        """Remove what was written; for a task that fails."""
+        """Remove what was written, when a task fails."""
         if self.writer is not None and self.path is not None:
             self.writer.close()
             self.path.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ def type_records(
     start: int,
     end: int,
 ) -> TypedPiece:
-    """Type records, which come with all columns of the data source, and write them."""
+    """Type records, which have all columns of the data source, and write them."""
     decoders = column_decoders(typed, typed.schemas)
     place = f"topic={quote(partition.topic, safe='')}/partition={partition.partition}"
     good = _File(table, table / DATA / place, partition.partition)
@@ -160,7 +160,7 @@ def _with_reasons(batch: pa.RecordBatch, reasons: dict[int, str]) -> pa.RecordBa
 
 
 def check_typed_file(table: Path, file: TypedFile) -> int:
-    """Read one file again; runs on a worker. Returns its rows."""
+    """Read one file again; runs on a worker. Returns the number of its rows."""
     path = table / file.path
     if not path.exists():
         raise DamagedArchive(f"{path} is missing, though a manifest names it; restore it.")

@@ -1,4 +1,4 @@
-"""What a typed table holds, said by its manifests: one file per run, committed by its name alone.
+"""The manifests of a typed table: one file per run, committed by its name alone.
 
 As with an archive, data that no manifest names is not part of the table, and the next run removes
 it.
@@ -18,8 +18,8 @@ from goqueue.spark.pipelines.manifests import DATA, MANIFESTS, DamagedArchive, T
 
 FORMAT = "goqueue-typed"
 VERSION = 1
-UNDECODABLE = "undecodable"  # the folder of records that did not obey their schema
-_DIGITS = 12  # of a manifest's number, so that names sort as numbers do
+UNDECODABLE = "undecodable"  # folder of records that did not conform to their schema
+_DIGITS = 12  # of a manifest's number, so that names sort like numbers
 
 
 class TypedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +32,11 @@ class TypedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TypedPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task typed: records of one partition, of which some had no type."""
+    """What one task typed: records of one partition, some of them undecodable."""
 
     topic: str
     partition: int
-    start: int  # the first offset, and that behind the last
+    start: int  # the first offset, and the one after the last
     end: int
     digest: Digest  # of all records as they were read
     files: tuple[TypedFile, ...]
@@ -61,7 +61,7 @@ class SchemaNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TypedManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: what it added, and how far the table then was."""
+    """One run: what it added, and the positions of the table after it."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -71,9 +71,9 @@ class TypedManifest(msgspec.Struct, frozen=True, kw_only=True):
     committed_at_ms: int
     topic: str
     schemas: dict[str, SchemaNote]
-    table_schema: str  # Spark's JSON of all columns that the table has by now
+    table_schema: str  # Spark's JSON of all columns of the table
     positions: dict[str, TopicPosition] = {}
-    archive_id: str = ""  # of the first run of the archive that the table is made from
+    archive_id: str = ""  # of the first run of the archive that the table is built from
     archive_number: int = 0  # the last manifest of it that is in the table
     pieces: tuple[TypedPiece, ...] = ()
     losses: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class TypedManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class TypedTable:
-    """A folder and the manifests in it, oldest first."""
+    """A folder and its manifests, oldest first."""
 
     folder: Path
     manifests: tuple[TypedManifest, ...]
@@ -119,7 +119,7 @@ class TypedTable:
         return [file for one in self.manifests for file in one.files]
 
     def paths(self, *, undecodable: bool = False) -> list[str]:
-        """The files of the table, or of what could not be typed."""
+        """Return the files of the table, or of undecodable records."""
         return [
             str(self.folder / file.path)
             for one in self.manifests
@@ -128,7 +128,7 @@ class TypedTable:
         ]
 
     def remove_strays(self) -> int:
-        """Remove what runs left that did not end."""
+        """Remove what incomplete runs left."""
         named = {self.folder / file.path for file in self.files}
         strays = [
             file
@@ -155,7 +155,7 @@ def load_table(folder: Path) -> TypedTable:
 
 
 def commit_table(folder: Path, manifest: TypedManifest) -> Path:
-    """Make a run part of the table."""
+    """Commit a run to the table."""
     file = folder / MANIFESTS / f"{manifest.number:0{_DIGITS}d}.json"
     write_new(file, msgspec.json.format(msgspec.json.encode(manifest)))
     return file

@@ -1,7 +1,7 @@
-"""The columns of a typed table over time: what it has it keeps, and what is new is added.
+"""The columns of a typed table over time: existing columns are kept, and new ones are added.
 
-Spark reads older files with the schema of the whole table: columns that a file has not are null,
-and numbers become wider.
+Spark reads older files with the schema of the whole table: columns that a file lacks are null, and
+numbers are widened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from goqueue.spark.typed.table import TypedColumns, typed_table_schema
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Of two such types the second holds all values of the first.
+# The second type holds all values of the first.
 _WIDER: tuple[tuple[DataType, DataType], ...] = (
     (IntegerType(), LongType()),
     (FloatType(), DoubleType()),
@@ -38,7 +38,7 @@ _WIDER: tuple[tuple[DataType, DataType], ...] = (
 
 
 def grown_schema(held: TypedTable, typed: TypedColumns) -> StructType:
-    """The columns of the table after a run with these schemas, or why it cannot have them."""
+    """Return the columns of the table after a run with these schemas, or raise if impossible."""
     plain = table_schema(has_headers=True, view="records")
     new = typed_table_schema(plain, typed)
     _check_storable(new, "")
@@ -53,13 +53,13 @@ def grown_schema(held: TypedTable, typed: TypedColumns) -> StructType:
 
 
 def table_schema_of(held: TypedTable) -> StructType:
-    """The columns that a table has by now."""
+    """Return the current columns of a table."""
     assert held.last is not None
     return StructType.fromJson(json.loads(held.last.table_schema))
 
 
 class _Differs(Exception):
-    """Two types that no column can have both."""
+    """Two types that one column cannot have."""
 
 
 def _joined(old: DataType, new: DataType, path: str) -> DataType:
@@ -91,7 +91,7 @@ def _joined_structs(old: StructType, new: StructType, path: str) -> StructType:
 
 
 def _check_storable(kind: DataType, path: str) -> None:
-    """Refuse what Parquet has no place for."""
+    """Refuse types that Parquet cannot store."""
     if isinstance(kind, NullType) or (isinstance(kind, StructType) and not kind.fields):
         raise InvalidRequest(
             f"Column {path} never has a value by its schema, and Parquet cannot store such a "

@@ -1,11 +1,11 @@
-"""Typed: a topic, or an archive, as a Parquet table with the columns of its schema.
+"""Writes a topic or an archive as a Parquet table with the columns of its schema.
 
     typed(spark, "/tables/orders", registry="http://127.0.0.1:8081",
           bootstrap="127.0.0.1:9092", topic="orders")
 
-A run goes on where the last one ended. Records that do not obey their schema are kept beside the
-table, as they were read and with the reason. Whichever version a subject is at, the table keeps the
-columns that it has, and gets those that are new.
+A run continues where the last one ended. Records that do not conform to their schema are stored
+beside the table, as they were read and with the reason. Whichever version a subject has, the table
+keeps its columns, and gets new ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TypedResult:
-    """What one run did; without new records there is no manifest."""
+    """The result of one run; without new records there is no manifest."""
 
     manifest: TypedManifest | None
     strays_removed: int
@@ -73,7 +73,7 @@ Unit = OffsetRange | ArchivedPart
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What one run is to type, out of a topic or the folder of an archive."""
+    """What one run types, from a topic or the folder of an archive."""
 
     topic: str
     origin: ReadOptions | Path
@@ -103,10 +103,10 @@ def typed(
     records_per_task_max: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> TypedResult:
-    """Append what is new in a topic, or in an archive, to a typed table, as one manifest.
+    """Append the new records of a topic, or of an archive, to a typed table, as one manifest.
 
-    The schemas are the latest of TOPIC-value and TOPIC-key, unless others are named; `message` is
-    one of several in a Protobuf file.
+    The schemas are the latest of TOPIC-value and TOPIC-key, unless others are given; `message`
+    selects one of several in a Protobuf file.
     """
     from goqueue.spark.pipelines.typing_schemas import grown_schema
 
@@ -139,7 +139,7 @@ def typed(
 
 
 def read_typed(spark: SparkSession, folder: str | Path) -> DataFrame:
-    """The table as it is now; columns that came later are null in what is older."""
+    """Return the table as it is now; columns added later are null in older rows."""
     from goqueue.spark.pipelines.typing_schemas import table_schema_of
 
     held = open_table(folder)
@@ -151,7 +151,7 @@ def read_typed(spark: SparkSession, folder: str | Path) -> DataFrame:
 
 
 def read_undecodable(spark: SparkSession, folder: str | Path) -> DataFrame:
-    """The records that did not obey their schema, as they were read, and the reason of each."""
+    """Return the records that did not conform to their schema, as read, with the reasons."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     from goqueue.spark.schema import table_schema
@@ -167,7 +167,7 @@ def read_undecodable(spark: SparkSession, folder: str | Path) -> DataFrame:
 def verify_typed(
     spark: SparkSession, folder: str | Path, *, on_progress: OnProgress | None = None
 ) -> int:
-    """Read every file again and compare bytes and rows with the manifests; how many rows."""
+    """Read every file again, compare bytes and rows with the manifests; return the row count."""
     from goqueue.spark.pipelines.typing_files import check_typed_file
 
     held = open_table(folder)
@@ -182,7 +182,7 @@ def verify_typed(
 def type_unit(
     origin: ReadOptions | Path, schemas: TypedColumns, table: Path, unit: Unit
 ) -> TypedPiece:
-    """Type offsets of a topic, or a file of an archive; runs on a worker."""
+    """Type an offset range of a topic, or a file of an archive; runs on a worker."""
     if isinstance(origin, Path):
         assert isinstance(unit, ArchivedPart)
         return type_archived(origin, schemas, table, unit)
@@ -206,7 +206,7 @@ def type_range(
 def type_archived(
     source: Path, schemas: TypedColumns, table: Path, part: ArchivedPart
 ) -> TypedPiece:
-    """A file of an archive must hold what its manifest says."""
+    """Check that a file of an archive holds what its manifest describes."""
     from goqueue.spark.pipelines.parquet_files import read_rows
     from goqueue.spark.pipelines.typing_files import type_records
 
@@ -228,7 +228,7 @@ def type_archived(
 
 
 def open_table(folder: str | Path) -> TypedTable:
-    """A table that is there; a folder without manifests is an error."""
+    """Open an existing table; a folder without manifests is an error."""
     held = load_table(folder_of(folder))
     if not held.manifests:
         raise InvalidRequest(
@@ -251,7 +251,7 @@ def _plan(
 
 
 def plan_of_topic(held: TypedTable, options: ReadOptions) -> _Plan:
-    """What is new in a topic since the last manifest, cut into tasks."""
+    """Plan the new records of a topic since the last manifest, split into tasks."""
     topic = options.topics[0]
     _refuse_other_source(held, topic=topic, archive_id="")
     with connect(options.bootstrap) as client:
@@ -267,7 +267,7 @@ def plan_of_topic(held: TypedTable, options: ReadOptions) -> _Plan:
 
 
 def plan_of_archive(held: TypedTable, source: Path, topic: str | None) -> _Plan:
-    """The files of an archive that came since the last manifest of the table."""
+    """Return the files of an archive added since the last manifest of the table."""
     found = open_archive(source)
     if any(one.kind == "snapshot" for one in found.manifests):
         raise InvalidRequest(

@@ -1,8 +1,8 @@
-"""Avro: values by fastavro, with the resolution between the writer's schema and the reader's.
+"""Avro: decodes values with fastavro, resolving the writer's schema against the reader's.
 
-fastavro is given schemas without logical types, except for decimals, so that numbers stay numbers
-until Arrow makes dates and times of whole columns. Unions become what Spark's `from_avro` makes of
-them: with null, a column that can be null; otherwise a struct with one field for each branch.
+fastavro gets schemas without logical types, except for decimals, so that numbers stay numbers until
+Arrow converts whole columns to dates and times. Unions become what Spark's `from_avro` makes of
+them: with null, a nullable column; otherwise a struct with one field for each branch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LOGICAL: dict[tuple[str, str], Plain] = {
     ("long", "local-timestamp-micros"): Plain(LOCAL_TIMESTAMP, (pa.int64(),)),
 }
 _UUID_BYTES = 16
-# What fastavro makes of each kind of type.
+# Python types that fastavro returns for each kind of type.
 _PYTHON: dict[str, type] = {
     "boolean": bool,
     "int": int,
@@ -84,7 +84,7 @@ _PYTHON: dict[str, type] = {
 
 
 class AvroReader:
-    """The schema that all values of a column are brought to."""
+    """The schema that all values of a column are converted to."""
 
     def __init__(self, schema: SchemaText) -> None:
         self._document, self._named = parsed(schema)
@@ -94,7 +94,7 @@ class AvroReader:
         self._id = schema.id
 
     def decoder(self, writer: SchemaText) -> Callable[[bytes], Any]:
-        """A function from framed bytes, written with that schema, to a value of this one."""
+        """Return a function from framed bytes of the writer's schema to values of this one."""
         document, named = parsed(writer)
         check_decodable(document, named, "$", ())
         written = self_contained(document, named)
@@ -116,11 +116,11 @@ class AvroReader:
         return decode
 
     def column_decoder(self, writer: SchemaText) -> DecodeColumn | None:
-        """The same for many values at once, where there is such a short cut."""
+        """Return the same for many values at once, if a fast path exists."""
         try:
             other = self if writer.id == self._id else AvroReader(writer)
         except InvalidRequest:
-            return None  # What is wrong is said for each value.
+            return None  # The error is reported for each value.
         read = column_reader(other.side, self.side)
         return None if read is None else partial(read_column, read)
 
@@ -182,7 +182,7 @@ class AvroReader:
 
 
 def _without_name(value: Any) -> Any:
-    """Named types inside unions come as (name, value)."""
+    """Return the bare value: fastavro returns named types inside unions as (name, value)."""
     return value[1] if type(value) is tuple else value
 
 
@@ -191,7 +191,7 @@ def _taker(number: int) -> Callable[[tuple[int, Any]], Any]:
 
 
 def _chooser(branches: Sequence[Node], path: str) -> Callable[[Any], tuple[int, Any]]:
-    """Which branch a value is of, with the value."""
+    """Return the branch of a value, with the value."""
     names = {
         node["name"]: number
         for number, node in enumerate(branches)

@@ -1,11 +1,11 @@
-"""Avro values of one schema, read in step: one field of all rows, then the next.
+"""Decodes Avro values of one schema column by column: one field of all rows, then the next.
 
-The values of a column that one writer wrote need no value of Python: numpy follows the places of
-all rows at once, and Arrow takes the pieces. That is some fifteen times faster than a value at a
-time. Resolution between the two schemas is decided once, when the reader of a column is made.
+Values with the same writer schema need no Python objects: numpy advances the positions of all rows
+at once, and Arrow takes the slices. That is some fifteen times faster than decoding one value at a
+time. Resolution between the two schemas is done once, when the reader of a column is created.
 
-It is a short cut and no judge: whatever is not plainly right raises `Unfit`, and the values are
-decoded one by one, which tells what is wrong.
+This is only a fast path: whatever is not plainly valid raises `Unfit`, and the values are then
+decoded one by one, which reports the errors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from goqueue.spark.typed.avro_schemas import Named, Node, default_value, is_deci
 from goqueue.spark.typed.framing import HEAD_BYTES
 from goqueue.spark.typed.shapes import Array, Converted, Map, Plain, Shape, Struct
 
-ITEMS_MAX = 64  # of one list; longer ones are rare, and in step they would be slow
+ITEMS_MAX = 64  # per list; longer ones are rare, and would be slow here
 _VARINT_BYTES_MAX = 10
-_PADDING = bytes(16)  # so that a look behind the last value finds something
+_PADDING = bytes(16)  # so that reads past the last value stay within the buffer
 _DECIMAL_BYTES = 16
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -32,12 +32,12 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Unfit(Exception):
-    """The values have to be looked at one by one."""
+    """The values must be decoded one by one."""
 
 
 @dataclass(slots=True)
 class Places:
-    """Where each of some values goes on, and where it must end."""
+    """The current position of each value, and its end."""
 
     data: Bytes
     at: Ints
@@ -53,14 +53,14 @@ DecodeColumn = Callable[[pa.Array], pa.Array | None]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The writer's schema, or the reader's, at some place in it: a type and its column."""
+    """A node of the writer's or the reader's schema: a type and its column."""
 
     node: Node
     shape: Shape
     named: Named
 
     def at(self, node: Node, shape: Shape) -> Side:
-        """A type inside this one."""
+        """Return a nested type."""
         found = self.named.get(node, node) if isinstance(node, str) else node
         return Side(found, shape, self.named)
 
@@ -70,7 +70,7 @@ class Side:
 
 
 def column_reader(writer: Side, reader: Side) -> Read | None:
-    """What reads values in step, or None if there is a type that has no short cut."""
+    """Return a column reader, or None if a type has no fast path."""
     try:
         return _reader(writer.at(writer.node, writer.shape), reader.at(reader.node, reader.shape))
     except Unfit:
@@ -78,7 +78,7 @@ def column_reader(writer: Side, reader: Side) -> Read | None:
 
 
 def read_column(read: Read, column: pa.Array) -> pa.Array | None:
-    """A typed column of values that are there, if they are plainly right."""
+    """Return a typed column of non-null values, if they are plainly valid."""
     _, bounds, buffer = column.buffers()
     whole = np.frombuffer(bounds, np.int32)
     offsets = whole[column.offset : column.offset + len(column) + 1].astype(np.int64)
@@ -88,7 +88,7 @@ def read_column(read: Read, column: pa.Array) -> pa.Array | None:
         found = read(places)
         if not np.array_equal(places.at, places.ends):
             return None
-        # Arrow checks here that numbers have no more digits than their type.
+        # Arrow checks here that numbers do not have more digits than their type.
         found.validate(full=True)
     except (Unfit, pa.ArrowException):
         return None
@@ -149,7 +149,7 @@ def _plain_reader(writer: Side, reader: Side, shape: Plain) -> Read:
 
 
 def _enum_reader(writer: Node, reader: Node) -> Read:
-    """A symbol that the reader does not know is its default."""
+    """Read an enum; a symbol that the reader's schema lacks becomes its default."""
     known, default = set(reader["symbols"]), reader.get("default")
     texts = [symbol if symbol in known else default for symbol in writer["symbols"]]
     if None in texts:
@@ -168,7 +168,7 @@ def _number(values: Ints, shape: Plain) -> pa.Array:
 def _text_reader(kind: pa.DataType) -> Read:
     def read(places: Places) -> pa.Array:
         found = _pieces(places, _moved(places, _varints(places)))
-        return found if kind == pa.binary() else found.cast(kind)  # looks whether it is UTF-8
+        return found if kind == pa.binary() else found.cast(kind)  # validates UTF-8
 
     return read
 
@@ -186,7 +186,7 @@ def _decimal_reader(kind: pa.DataType, size: int | None) -> Read:
         if (lengths > _DECIMAL_BYTES).any() or (lengths < 1).any():
             raise Unfit
         starts = _moved(places, lengths)
-        # The last byte comes first, and what is in front of the first repeats its sign.
+        # Bytes are reversed to little-endian, and the sign is extended to the full width.
         signs = np.where(places.data[starts] >= 128, 255, 0).astype(np.uint8)
         digits = np.repeat(signs[:, None], _DECIMAL_BYTES, axis=1)
         for number in range(int(lengths.max(initial=0))):
@@ -199,7 +199,7 @@ def _decimal_reader(kind: pa.DataType, size: int | None) -> Read:
 
 
 def _record_reader(writer: Side, reader: Side) -> Read:
-    """The writer's fields in their order; those that the reader has not are passed over."""
+    """Read the writer's fields in order; those that the reader lacks are skipped."""
     own, theirs = reader.shape, writer.shape
     if not isinstance(own, Struct) or not isinstance(theirs, Struct) or not own.members:
         raise Unfit
@@ -245,7 +245,7 @@ def _short_name(node: Node) -> str:
 
 
 def _union_reader(writer: Side, reader: Side) -> Read:
-    """Null and one type; other unions are decoded one by one."""
+    """Read a union of null and one type; other unions are decoded one by one."""
     is_nullable = isinstance(reader.node, list)
     inner = _branch(reader) if is_nullable else reader
     if not isinstance(writer.node, list):
@@ -267,7 +267,7 @@ def _union_reader(writer: Side, reader: Side) -> Read:
 
 
 def _branch(side: Side) -> Side:
-    """The one type of a union beside null."""
+    """Return the only type of a union besides null."""
     present = [node for node in side.node if kind_of(node) != "null"]
     if len(present) != 1:
         raise Unfit
@@ -276,7 +276,7 @@ def _branch(side: Side) -> Side:
 
 
 def _list_reader(parts: Sequence[Read], shape: Shape) -> Read:
-    """Lists come in blocks, each with its count; a block of no items ends them."""
+    """Read lists, which come in blocks, each with its count; an empty block ends a list."""
     kind = shape.arrow
 
     def read(places: Places) -> pa.Array:
@@ -306,7 +306,7 @@ def _block_counts(places: Places, rows: Ints) -> Ints:
     within = places.some(rows)
     counts = _varints(within)
     sized = np.flatnonzero(counts < 0)
-    if len(sized):  # The size of the block in bytes follows, for those who skip it.
+    if len(sized):  # The size of the block in bytes follows, for readers that skip it.
         after = within.some(sized)
         _varints(after)
         within.at[sized] = after.at
@@ -322,7 +322,7 @@ def _lists(
     items: list[list[pa.Array]],
     none: list[pa.Array],
 ) -> pa.Array:
-    """Items were found the first of all rows, the second of all, and so on; put them by rows."""
+    """Reorder items, which were read by index (the first of all rows, then the second), by row."""
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)])).cast(pa.int32())
     columns = none
     if owners:
@@ -336,7 +336,7 @@ def _lists(
 
 
 def _has_twins(keys: pa.Array, lengths: Ints) -> bool:
-    """Whether a map of so many keys has one of them twice, which only damage writes."""
+    """Return whether a map has a duplicate key, which only damaged data has."""
     encoded = keys.dictionary_encode()
     numbers = encoded.indices.to_numpy() + len(encoded.dictionary) * np.repeat(
         np.arange(len(lengths)), lengths
@@ -348,7 +348,7 @@ def _has_twins(keys: pa.Array, lengths: Ints) -> bool:
 
 
 def _varints(places: Places) -> Ints:
-    """The number at each place, in zigzag form; places move behind it."""
+    """Read the zigzag varint at each position, and advance."""
     data, at = places.data, np.minimum(places.at, len(places.data) - 1)
     byte = data[at]
     values = (byte & 0x7F).astype(np.uint64)
@@ -376,7 +376,7 @@ def _indexes(places: Places, count: int) -> Ints:
 
 
 def _moved(places: Places, lengths: Ints | int) -> Ints:
-    """Where places were, after they moved so far; none goes beyond the end of its value."""
+    """Advance positions and return the old ones; none may pass the end of its value."""
     starts = places.at
     ends = starts + lengths
     if np.less(ends, starts).any() or (ends > places.ends).any():
@@ -391,7 +391,7 @@ def _fixed_numbers(places: Places, kind: np.dtype[Any]) -> Any:
 
 
 def _pieces(places: Places, starts: Ints) -> pa.Array:
-    """The bytes from each start to where its place is now; places are in the order of the bytes."""
+    """Return the bytes from each start to its position; positions are in the order of the bytes."""
     bounds = np.empty(2 * len(starts) + 1, np.int32)
     bounds[0] = 0
     bounds[1::2], bounds[2::2] = starts, places.at
@@ -404,7 +404,7 @@ def _pieces(places: Places, starts: Ints) -> pa.Array:
 
 
 def _scattered(found: pa.Array, rows: Ints, count: int) -> pa.Array:
-    """The values at these rows of so many, and null elsewhere."""
+    """Place the values at these rows of `count`, with null elsewhere."""
     if len(rows) == count:
         return found
     numbers, absent = np.zeros(count, np.int64), np.ones(count, np.bool_)

@@ -1,4 +1,4 @@
-"""Avro schemas as fastavro reads them: full names, values of defaults, and what is refused."""
+"""Prepares Avro schemas for fastavro: full names, default values, and refused schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Named = dict[str, Any]
 
 
 def parsed(schema: SchemaText) -> tuple[Node, Named]:
-    """The schema with full names, and what they stand for."""
+    """Return the schema with full names, and the types that they refer to."""
     named: Named = {}
     try:
         for reference in schema.references:
@@ -36,7 +36,7 @@ def _document(text: str) -> Node:
 
 
 def self_contained(document: Node, named: Named) -> Node:
-    """A schema that defines every name where it is used first, without most logical types."""
+    """Return a schema that defines every name at its first use, without most logical types."""
     defined: set[str] = set()
 
     def copied(node: Node) -> Node:
@@ -63,7 +63,7 @@ def self_contained(document: Node, named: Named) -> Node:
 
 
 def fill_defaults(node: Node, named: Named) -> None:
-    """Make values of defaults: fastavro hands them out as they stand in the JSON."""
+    """Convert defaults to values: fastavro returns them as they are in the JSON."""
     if isinstance(node, list):
         for one in node:
             fill_defaults(one, named)
@@ -82,7 +82,7 @@ def fill_defaults(node: Node, named: Named) -> None:
 def default_value(node: Node, value: Any, named: Named) -> Any:
     node = named.get(node, node) if isinstance(node, str) else node
     if isinstance(node, list):
-        # Since Avro 1.12 a default may be of any branch; before, it was of the first.
+        # Since Avro 1.12 a default may be of any branch; before, it had to be of the first.
         branches = [named.get(one, one) if isinstance(one, str) else one for one in node]
         return default_value(
             next((one for one in branches if _fits(one, value)), node[0]), value, named
@@ -127,7 +127,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 
 def check_decodable(node: Node, named: Named, path: str, above: tuple[str, ...]) -> None:
-    """Refuse what lets few bytes stand for endless work: types in themselves, lists of nothing."""
+    """Refuse schemas with which few bytes cause unbounded work: recursion, lists of empty items."""
     node = named.get(node, node) if isinstance(node, str) else node
     if isinstance(node, list):
         for one in node:
@@ -148,7 +148,7 @@ def check_decodable(node: Node, named: Named, path: str, above: tuple[str, ...])
 
 
 def _is_empty(node: Node, named: Named) -> bool:
-    """Whether values of the type take no bytes; called after recursion is refused."""
+    """Return whether values of the type take no bytes; called after recursion is refused."""
     node = named.get(node, node) if isinstance(node, str) else node
     kind = kind_of(node)
     if kind == "record":
@@ -157,7 +157,7 @@ def _is_empty(node: Node, named: Named) -> bool:
 
 
 def is_decimal(node: Node) -> bool:
-    """Decimals that Spark cannot hold stay bytes, as Avro tells readers to do with them."""
+    """Return whether Spark can hold the decimal; otherwise it stays bytes, as Avro prescribes."""
     if not isinstance(node, dict) or node.get("logicalType") != "decimal":
         return False
     precision, scale = node.get("precision"), node.get("scale", 0)

@@ -1,7 +1,7 @@
-"""A column of framed bytes becomes a typed column, and a reason for each value that cannot.
+"""Decodes a column of framed bytes to a typed column, with a reason for each undecodable value.
 
-Values are decoded by the schema that each names in its first bytes, and those that name one schema
-together, because their language may know a short cut for many.
+Each value is decoded by the schema id in its first bytes. Values of the same schema are decoded
+together, because their format may have a fast path for many values.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from goqueue.spark.typed.framing import HEAD_BYTES, names_schema, schema_id_of
 from goqueue.spark.typed.registry import SchemaText, UnknownSchema
 from goqueue.spark.typed.shapes import Shape
 
-WRITERS_MAX = 1000  # schemas that one task knows at a time
-UNKNOWN_MAX = 100  # ids that a registry may not know before it is no longer asked
+WRITERS_MAX = 1000  # schemas cached by one task
+UNKNOWN_MAX = 100  # unknown ids before the registry is no longer requested
 REASON_LENGTH_MAX = 500
 
 Decode = Callable[[bytes], Any]
@@ -29,7 +29,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Schemas(Protocol):
-    """Where schemas are looked up that values were written with."""
+    """Where the writers' schemas are looked up."""
 
     def by_id(self, schema_id: int) -> SchemaText: ...
 
@@ -43,12 +43,12 @@ class Reader(Protocol):
     def decoder(self, writer: SchemaText) -> Decode: ...
 
     def column_decoder(self, writer: SchemaText) -> DecodeColumn | None:
-        """What decodes values of one writer at once, or gives None to have them one by one."""
+        """Return a decoder for many values of one writer; None if there is only one by one."""
         ...
 
 
 def reader_of(schema: SchemaText, message: str | None = None) -> Reader:
-    """What reads with a schema, of whichever language; its library is loaded with the first."""
+    """Return the reader of a schema, of any format; loads the library of the format."""
     if message is not None and schema.kind != "PROTOBUF":
         raise InvalidRequest(f"{schema} is {schema.kind} and has no messages to choose from.")
     match schema.kind:
@@ -68,7 +68,7 @@ def reader_of(schema: SchemaText, message: str | None = None) -> Reader:
 
 @dataclass(slots=True)
 class _Writer:
-    """How values with one head are decoded: one by one, and many at once if that can be had."""
+    """How values with one head are decoded: one by one, and if possible many at once."""
 
     decode: Decode
     decode_column: DecodeColumn | None = None
@@ -89,7 +89,7 @@ class ColumnDecoder:
         return self._reader.shape
 
     def decode(self, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-        """The typed column, and why rows of it are null that were not."""
+        """Return the typed column, and the reasons of rows that became null."""
         parts: list[pa.Array] = []
         places: list[Ints] = []
         reasons: dict[int, str] = {}
@@ -112,7 +112,7 @@ class ColumnDecoder:
         for row, data in enumerate(values):
             try:
                 values[row] = decode(data)
-            # The libraries raise whatever comes up in bytes that are not what they seem.
+            # The libraries raise arbitrary exceptions for malformed bytes.
             except Exception as error:
                 values[row], reasons[row] = None, _reason(error)
         try:
@@ -121,7 +121,7 @@ class ColumnDecoder:
             return self._build_one_by_one(values, reasons), reasons
 
     def _build_one_by_one(self, values: list[Any], reasons: dict[int, str]) -> pa.Array:
-        """Find the values that their columns cannot hold, such as times too far away."""
+        """Find the values that their columns cannot hold, such as times out of range."""
         for row, value in enumerate(values):
             try:
                 self.shape.build([value])
@@ -130,7 +130,7 @@ class ColumnDecoder:
         return self.shape.build(values)
 
     def _writer(self, head: bytes) -> _Writer:
-        """What decodes values with this head. Faults are kept too, for the time of a task."""
+        """Return the decoder for values with this head. Errors are cached too, within a task."""
         found = self._writers.get(head)
         if found is not None:
             return found
@@ -172,9 +172,9 @@ class ColumnDecoder:
 
 
 def _by_head(column: pa.Array) -> Iterator[tuple[bytes, Ints]]:
-    """The rows of values that begin alike, for each beginning; missing values are none.
+    """Yield the rows of the values with each head; null values are omitted.
 
-    Values that name no schema begin in many ways, and are handed out together.
+    Values without a valid head are returned together.
     """
     heads = pc.binary_slice(column, 0, HEAD_BYTES).dictionary_encode()
     names = np.array([names_schema(head) for head in heads.dictionary.to_pylist()], np.bool_)
@@ -191,7 +191,7 @@ def _by_head(column: pa.Array) -> Iterator[tuple[bytes, Ints]]:
 def _joined(
     parts: Sequence[pa.Array], places: Sequence[Ints], count: int, kind: pa.DataType
 ) -> pa.Array:
-    """Parts at their rows of so many, and null elsewhere."""
+    """Place the parts at their rows of `count`, with null elsewhere."""
     if not parts:
         return pa.nulls(count, kind)
     numbers, absent = np.zeros(count, np.int64), np.ones(count, np.bool_)
@@ -218,7 +218,7 @@ def _reason(error: Exception) -> str:
 
 
 def error_column(reasons: Mapping[int, str], rows: int) -> pa.Array:
-    """The reasons as a column, null where a value was decoded."""
+    """Return the reasons as a column, null where a value was decoded."""
     texts: list[str | None] = [None] * rows
     for row, reason in reasons.items():
         texts[row] = reason

@@ -1,4 +1,4 @@
-"""How serializers of a registry begin every value: a zero byte and four bytes of a schema's id."""
+"""The framing of registry serializers: a zero byte and the four bytes of a schema id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ HEAD_BYTES = 5
 
 
 def names_schema(head: bytes) -> bool:
-    """Whether these first bytes of a value say which schema it was written with."""
+    """Return whether these first bytes of a value contain a schema id."""
     return len(head) == HEAD_BYTES and head[0] == 0
 
 

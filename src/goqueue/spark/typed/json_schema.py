@@ -1,8 +1,8 @@
-"""JSON Schema: msgspec decodes straight into structs that are made from the schema.
+"""JSON Schema: msgspec decodes directly into structs that are generated from the schema.
 
-Fields are found by their names, so whichever version of the schema a value was written with, the
-fields that the reader knows are read. What has no single type of Spark (a free object, a choice
-between a text and a number) stays JSON, as a text.
+Fields are matched by name, so the fields of the reader's schema are read whichever version a value
+was written with. Values without a single Spark type (a free-form object, a choice between text and
+number) stay JSON text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from goqueue.spark.typed.shapes import (
 Node = Any
 _UNNAMEABLE = re.compile(r'["\\\x00-\x1f]')
 _LONG = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-# The struct types are made anew from every schema; what they hold is decided by the schema alone.
+# The struct types are generated from every schema; their contents depend only on the schema.
 _Made = tuple[Any, Shape]
 _PLAIN: dict[str, _Made] = {
     "string": (str | None, Plain(pa.string())),
@@ -49,7 +49,7 @@ _PLAIN: dict[str, _Made] = {
 
 
 class JsonReader:
-    """The schema that all values of a column are brought to."""
+    """The schema that all values of a column are converted to."""
 
     def __init__(self, schema: SchemaText) -> None:
         types = _Types(_Documents.of(schema))
@@ -57,17 +57,17 @@ class JsonReader:
         self._decode = msgspec.json.Decoder(made).decode
 
     def decoder(self, writer: SchemaText) -> Callable[[bytes], Any]:
-        """A function from framed bytes to a value; the writer's schema does not matter."""
+        """Return a function from framed bytes to a value; the writer's schema is not used."""
         read = self._decode
         return lambda data: read(memoryview(data)[HEAD_BYTES:])
 
     def column_decoder(self, writer: SchemaText) -> None:
-        """There is no short cut for many values at once."""
+        """Return None: there is no fast path for many values."""
 
 
 @dataclass(slots=True)
 class _Documents:
-    """The schema, and those it refers to by name or by `$id`."""
+    """The schema, and those it references by name or by `$id`."""
 
     root: Node
     named: dict[str, Node] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Documents:
             self.named.setdefault(own.rstrip("#"), document)
 
     def resolve(self, reference: str, home: Node) -> tuple[Node, Node]:
-        """What a `$ref` leads to, and the document that this stands in."""
+        """Return the target of a `$ref`, and the document that contains it."""
         address, _, pointer = reference.partition("#")
         document = home if not address else self._document(address)
         node = document
@@ -112,7 +112,7 @@ class _Documents:
     def _document(self, address: str) -> Node:
         if address in self.named:
             return self.named[address]
-        # A name is relative to the `$id` above it, so that its end decides.
+        # A name is relative to the enclosing `$id`, so its end is what matches.
         for name, document in self.named.items():
             if name and (address.endswith(f"/{name}") or name.endswith(f"/{address}")):
                 return document
@@ -136,7 +136,7 @@ def _anchored(document: Node, anchor: str) -> Node:
 
 
 class _Types:
-    """Makes types of Python and of Arrow from schemas."""
+    """Generates Python and Arrow types from schemas."""
 
     def __init__(self, documents: _Documents) -> None:
         self.documents = documents
@@ -165,7 +165,7 @@ class _Types:
     def _joined(
         self, node: Mapping[str, Any], path: str, above: tuple[str, ...], home: Node
     ) -> tuple[Node, Node]:
-        """One schema of all parts of an `allOf`, if each says only which properties there are."""
+        """Merge the parts of an `allOf` into one schema, if each only lists properties."""
         parts = [{key: value for key, value in node.items() if key != "allOf"}]
         homes: list[Node] = []
         for part in node["allOf"]:
@@ -231,7 +231,7 @@ def _or_null(container: Any, *inside: Any) -> Any:
 
 
 def _text() -> _Made:
-    """Any JSON at all, as the text that was written."""
+    """Any JSON value, as its text."""
     return msgspec.Raw, Converted(_raw_text, Plain(pa.string()))
 
 
@@ -241,7 +241,7 @@ def _raw_text(raw: msgspec.Raw) -> str | None:
 
 
 def _kind_of(node: Mapping[str, Any]) -> str:
-    """The one type of what obeys the schema, null aside; nothing if there are several."""
+    """Return the only type of values of the schema, besides null; None if there are several."""
     kind = node.get("type")
     if isinstance(kind, list):
         left = [one for one in kind if one != "null"]

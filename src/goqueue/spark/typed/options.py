@@ -1,4 +1,4 @@
-"""Options that make key and value typed: `schema.registry` and what goes with it."""
+"""Options for typed keys and values: `schema.registry` and related ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ColumnTyping:
 
 @dataclass(frozen=True, slots=True)
 class TypingOptions:
-    """Where schemas come from, and what is done with records that do not obey them."""
+    """Where schemas come from, and how undecodable records are handled."""
 
     registry: str
     columns: Mapping[str, ColumnTyping]
@@ -41,7 +41,7 @@ class TypingOptions:
 
 
 class Options(Protocol):
-    """What is asked of the reader of all options."""
+    """The part of the option reader that is needed here."""
 
     problems: list[str]
 
@@ -55,7 +55,7 @@ class Options(Protocol):
 
 
 def read_typing(options: Options, topics: tuple[str, ...]) -> TypingOptions | None:
-    """What the options say about types; `topics` are those named one by one."""
+    """Parse the options for types; `topics` are those named explicitly."""
     registry = options.text("schema.registry")
     if registry is None:
         given = [name for name in NAMES if options.text(name) is not None]

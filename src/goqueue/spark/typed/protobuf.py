@@ -1,7 +1,7 @@
-"""Protobuf: the reader's message reads whatever a version of it has written, by field numbers.
+"""Protobuf: the reader's message decodes any version of it, by field numbers.
 
-Fields that know whether they are set are null when they are not: messages, members of a oneof,
-`optional` ones. The others have their zero values, which the wire does not tell from absence.
+Fields with presence (messages, members of a oneof, `optional` ones) are null when not set. Others
+have their zero values, which the wire format does not distinguish from absence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from goqueue.spark.typed.shapes import (
     struct_of,
 )
 
-INDEXES_MAX = 100  # messages inside messages
+INDEXES_MAX = 100  # nested messages
 _VARINT_BYTES_MAX = 5
 
 _F = FieldDescriptor
@@ -47,7 +47,7 @@ _PLAIN: dict[int, pa.DataType] = {
     _F.TYPE_INT32: pa.int32(),
     _F.TYPE_SINT32: pa.int32(),
     _F.TYPE_SFIXED32: pa.int32(),
-    _F.TYPE_UINT32: pa.int64(),  # Spark has no numbers without a sign
+    _F.TYPE_UINT32: pa.int64(),  # Spark has no unsigned numbers
     _F.TYPE_FIXED32: pa.int64(),
     _F.TYPE_UINT64: pa.decimal128(20, 0),
     _F.TYPE_FIXED64: pa.decimal128(20, 0),
@@ -62,11 +62,11 @@ _WRAPPERS = {
         *("Bool", "String", "Bytes"),
     )
 }
-# Any JSON at all; their definition holds itself.
+# Any JSON value; their definitions are recursive.
 _FREE = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue")}
 _KNOWN_NAME = re.compile(r"google/(?:protobuf|type)/[a-z_]+\.proto")
-# Files that clients of Confluent's registry compile in and never send. Of the first only options
-# are used, which a reader of values passes over.
+# Files that Confluent's clients compile in and never send. The first has only options, which do
+# not affect decoding.
 _CONFLUENT = {
     "confluent/meta.proto": "",
     "confluent/type/decimal.proto": """
@@ -81,7 +81,7 @@ _CONFLUENT = {
 
 
 class ProtobufReader:
-    """The message that all values of a column are brought to."""
+    """The message that all values of a column are converted to."""
 
     def __init__(self, schema: SchemaText, message: str | None = None) -> None:
         self._file = _file(schema)
@@ -89,7 +89,7 @@ class ProtobufReader:
         self.shape = _message_shape(self._message, "$", ())
 
     def decoder(self, writer: SchemaText) -> Callable[[bytes], Any]:
-        """A function from framed bytes, written with that schema, to a message of this one."""
+        """Return a function from framed bytes of the writer's schema to a message of this one."""
         file = _file(writer)
         read = message_factory.GetMessageClass(self._message).FromString
         wanted = self._message.full_name
@@ -111,12 +111,12 @@ class ProtobufReader:
         return decode
 
     def column_decoder(self, writer: SchemaText) -> None:
-        """There is no short cut for many values at once."""
+        """Return None: there is no fast path for many values."""
 
 
 def read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """The place of a message in its file, outermost first, and where its bytes begin."""
-    if data[at : at + 1] == b"\0":  # No index stands for the first message.
+    """Return the index path of a message, outermost first, and where its bytes begin."""
+    if data[at : at + 1] == b"\0":  # An empty path stands for the first message.
         return (0,), at + 1
     count, at = _varint(data, at)
     if not 0 <= count <= INDEXES_MAX:
@@ -129,7 +129,7 @@ def read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag form, as the serializers write indexes."""
+    """Read a zigzag varint, as the serializers write indexes."""
     value = 0
     for place in range(_VARINT_BYTES_MAX):
         if at >= len(data):
@@ -178,7 +178,7 @@ def _single_shape(field: FieldDescriptor, path: str, above: tuple[str, ...]) -> 
         return _message_shape(field.message_type, path, above)
     if field.enum_type is not None:
         names = {one.number: one.name for one in reversed(field.enum_type.values)}
-        # Newer writers send numbers that the reader has no names for.
+        # Newer writers send numbers without a name in the reader's schema.
         return Converted(lambda number: names.get(number) or str(number), Plain(pa.string()))
     return Plain(_PLAIN[field.type])
 
@@ -202,7 +202,7 @@ def _json(message: Any) -> str:
 
 
 def _file(schema: SchemaText) -> FileDescriptor:
-    """The file of a schema, in a pool of its own: versions define the same names again."""
+    """Return the file of a schema, in a separate pool: versions define the same names."""
     pool = DescriptorPool()
     try:
         root = _descriptor(schema.text, "default")
@@ -223,7 +223,7 @@ def _descriptor(text: str, name: str) -> descriptor_pb2.FileDescriptorProto:
 def _in_order(
     root: descriptor_pb2.FileDescriptorProto, texts: Mapping[str, str]
 ) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """The files, each after those that it imports."""
+    """Return the files, each after its imports."""
     done: set[str] = set()
     stack = [(root, iter(root.dependency))]
     while stack:
@@ -241,13 +241,13 @@ def _in_order(
 
 
 def _known(name: str) -> descriptor_pb2.FileDescriptorProto:
-    """A file that clients take for granted."""
+    """Return a file that clients do not send as a reference."""
     found = descriptor_pb2.FileDescriptorProto()
     if name in _CONFLUENT:
         text_format.Parse(_CONFLUENT[name], found)
         found.name, found.syntax = name, "proto3"
         return found
-    # Only names of this form become names of modules.
+    # Only names of this form may become module names.
     if not _KNOWN_NAME.fullmatch(name):
         raise ValueError(f"it imports {name}, which is not among its references")
     try:
@@ -259,7 +259,7 @@ def _known(name: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _named_message(file: FileDescriptor, name: str | None, schema: SchemaText) -> Descriptor:
-    """The message of that name, or the first of the file."""
+    """Return the message of that name, or the first of the file."""
     found = list(file.message_types_by_name.values())
     if name is None and found:
         return found[0]

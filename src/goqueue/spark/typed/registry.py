@@ -1,7 +1,6 @@
-"""Schemas from a registry: the one that a column is read with, and those that values were written
-with.
+"""Fetches schemas from a registry: those that columns are read with and those of the writers.
 
-Ids stand for the same schema for ever, so that what a process has fetched once it keeps.
+An id always refers to the same schema, so a process caches what it has fetched.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.transport import Transport
 from goqueue.model.errors import GoQueueError, SchemaRefused
 
-REFERENCES_MAX = 1000  # schemas that one schema refers to, directly or through others
-SCHEMAS_KEPT_MAX = 1000  # of one process; a topic has a few
+REFERENCES_MAX = 1000  # schemas referenced by one schema, directly or indirectly
+SCHEMAS_KEPT_MAX = 1000  # per process; a topic has a few
 _SERIALIZED = {"format": "serialized"}  # Protobuf as descriptors, which need no parser here
 
 
 class RegistryUnusable(GoQueueError):
-    """A registry does not give the schema that is needed."""
+    """A registry does not return the required schema."""
 
     code = "registry_unusable"
 
 
 class UnknownSchema(GoQueueError):
-    """A registry answers, and knows no such schema."""
+    """The registry responds, but has no such schema."""
 
     code = "unknown_schema"
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceText:
-    """A schema that another calls by this name."""
+    """A schema that another one references by this name."""
 
     name: str
     text: str
@@ -46,9 +45,9 @@ class ReferenceText:
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """A schema and all it refers to, each after those that it needs itself.
+    """A schema and everything it references, each after its own references.
 
-    Of Protobuf the texts are serialized descriptors in base64.
+    For Protobuf the texts are serialized descriptors in base64.
     """
 
     kind: Kind
@@ -66,19 +65,19 @@ class SchemaText:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A schema registry by its address, as clients of Confluent's are given it."""
+    """A schema registry at a URL, in the form that Confluent's clients take."""
 
     url: str
-    retries_max: int = 2  # a driver says soon that nobody answers
+    retries_max: int = 2  # a driver fails soon if the registry does not respond
 
     def version(self, subject: str, version: int | None) -> SchemaText:
-        """A version of a subject, or the latest."""
+        """Return a version of a subject, or the latest."""
         path = _path("subjects", subject, "versions", "latest" if version is None else version)
         with _Asking(self) as asking:
             return asking.whole(asking.schema(path), path)
 
     def by_id(self, schema_id: int) -> SchemaText:
-        """What an id stands for; raises `UnknownSchema` when it stands for nothing."""
+        """Return the schema of an id; raises `UnknownSchema` if there is none."""
         return _by_id(self, schema_id)
 
 
@@ -90,7 +89,7 @@ def _by_id(registry: Registry, schema_id: int) -> SchemaText:
 
 
 class _Asking:
-    """One connection, for a schema and what it refers to."""
+    """One connection, for a schema and its references."""
 
     def __init__(self, registry: Registry) -> None:
         self._url = registry.url
@@ -124,7 +123,7 @@ class _Asking:
         return _read_version({"id": schema_id, **tree})
 
     def whole(self, found: SchemaVersion, path: str) -> SchemaText:
-        """A schema with the texts of all it refers to."""
+        """Return a schema with the texts of all its references."""
         text = found.text
         if found.kind == "PROTOBUF":
             text = self.schema(path, found.id, _SERIALIZED).text
@@ -145,9 +144,9 @@ class _Asking:
             if len(self._found) >= REFERENCES_MAX:
                 raise RegistryUnusable(f"A schema refers to more than {REFERENCES_MAX} others.")
             path = _path("subjects", one.subject, "versions", one.version)
-            # Its place is taken before it is filled, so that circles end.
+            # Its entry is created before it is filled, so that cycles end.
             self._found[one.name] = ReferenceText(one.name, "")
-            # A version that was deleted is still what it was.
+            # A deleted version has not changed, so references to it are still resolved.
             found = self.schema(path, query={"deleted": "true"})
             text = found.text
             if found.kind == "PROTOBUF":

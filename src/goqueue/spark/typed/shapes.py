@@ -1,9 +1,9 @@
-"""The form of a typed column: which type of Arrow it is, and how values of Python get into it.
+"""The shape of a typed column: its Arrow type, and how Python values are converted to it.
 
-Columns are put together one leaf at a time: the values of a field of all rows become one array, so
-that Arrow never looks at a whole row. Every part of a column can be null, because a topic outlives
-the rules of its writers. Spark compares types letter by letter: the child of a list is called
-`element`, times are microseconds of UTC.
+Columns are built one leaf at a time: the values of a field of all rows become one array, so Arrow
+never processes a whole row. Every part of a column is nullable, because a topic outlives the rules
+of its writers. Spark compares types exactly: the child of a list is named `element`, times are
+microseconds of UTC.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import pyarrow as pa
 
 from goqueue.model.errors import InvalidRequest
 
-DEPTH_MAX = 100  # records inside records; Spark gives up soon after
+DEPTH_MAX = 100  # nested records; Spark fails not far beyond
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
-DECIMAL_DIGITS_MAX = 38  # of Spark, and of 128 bits
+DECIMAL_DIGITS_MAX = 38  # limit of Spark, and of 128 bits
 
 Get = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """One value. `steps` are types that it passes through on its way to the last."""
+    """One value. `steps` are intermediate types on the way to the final one."""
 
     arrow: pa.DataType
     steps: tuple[pa.DataType, ...] = ()
@@ -45,7 +45,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Whole numbers that may be written as 7.0; Arrow by itself would cut 7.5 down to 7."""
+    """Integers that may be written as 7.0; Arrow by itself would truncate 7.5 to 7."""
 
     arrow: pa.DataType
 
@@ -63,7 +63,7 @@ def _whole(number: int | float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Values that a function changes first."""
+    """Values that are converted by a function first."""
 
     convert: Get
     inner: Shape
@@ -78,7 +78,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A field of a struct, and how it is got from the value of Python that holds it."""
+    """A field of a struct, and how it is read from the Python value that contains it."""
 
     name: str
     shape: Shape
@@ -87,7 +87,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Fields by name."""
+    """A struct with fields by name."""
 
     members: tuple[Member, ...]
 
@@ -108,7 +108,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Any number of items."""
+    """A list of items."""
 
     item: Shape
 
@@ -125,7 +125,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by key."""
+    """A map of values by key."""
 
     key: Shape
     value: Shape
@@ -153,7 +153,7 @@ Shape = Plain | Whole | Converted | Struct | Array | Map
 
 
 def struct_of(members: Iterable[Member], path: str) -> Struct:
-    """A struct whose fields Spark can tell apart: it does not look at capital letters."""
+    """Return a struct type; refuse field names that differ only in case, as Spark ignores case."""
     made = tuple(members)
     seen: dict[str, str] = {}
     for one in made:
@@ -167,7 +167,7 @@ def struct_of(members: Iterable[Member], path: str) -> Struct:
 
 
 def refuse_recursion(path: str, name: str) -> InvalidRequest:
-    """A type that holds itself has no end, and a type of Spark has one."""
+    """Return the error for a recursive type: a Spark type has a fixed depth."""
     return InvalidRequest(
         f"The schema is recursive: at {path} it holds {name} again, and a column of Spark has a "
         "fixed depth. Read without a schema, and decode the bytes in the query."

@@ -1,7 +1,7 @@
-"""A table whose key and value are typed: what load() fixes, and the step that types batches.
+"""Typed keys and values of a table: the schemas fixed by load(), and the step that types batches.
 
-The schemas are looked up once, when a table is loaded, and travel with it. Tasks fetch only the
-schemas that records were written with.
+The schemas are looked up once, when a table is loaded, and are sent to tasks with it. Tasks fetch
+only the schemas that records were written with.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from goqueue.spark.typed.decoding import ColumnDecoder
 
-RETRIES_OF_TASKS_MAX = 8  # the driver has spoken to this registry, so it is worth waiting for
+RETRIES_OF_TASKS_MAX = 8  # the driver has reached this registry, so retrying is worthwhile
 
 
 class UndecodableRecord(GoQueueError):
-    """A record is not what the schema of its column says."""
+    """A record does not conform to the schema of its column."""
 
     code = "undecodable_record"
 
@@ -39,17 +39,17 @@ class UndecodableRecord(GoQueueError):
 
 @dataclass(frozen=True, slots=True)
 class TypedColumns:
-    """The schemas that a table is read with, as they were when it was loaded."""
+    """The schemas that a table is read with, as of when it was loaded."""
 
     options: TypingOptions
-    schemas: dict[str, SchemaText]  # of key and value, where they are typed
+    schemas: dict[str, SchemaText]  # of key and value, if typed
 
     def message_of(self, column: str) -> str | None:
         return self.options.columns[column].message
 
 
 def load_schemas(options: TypingOptions) -> TypedColumns:
-    """Ask the registry for the schemas of the columns."""
+    """Fetch the schemas of the columns from the registry."""
     registry = Registry(options.registry)
     found = {}
     for column, wanted in options.columns.items():
@@ -64,7 +64,7 @@ def load_schemas(options: TypingOptions) -> TypedColumns:
 
 
 def typed_types(typed: TypedColumns) -> dict[str, DataType]:
-    """The types of the columns that a table has in place of bytes, and those it has besides."""
+    """Return the types of the typed columns, and the columns for errors."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StringType
 
@@ -80,7 +80,7 @@ def typed_types(typed: TypedColumns) -> dict[str, DataType]:
 
 
 def typed_table_schema(plain: StructType, typed: TypedColumns) -> StructType:
-    """The columns of a table with these in their places."""
+    """Return the columns of a table with the typed ones in place of bytes."""
     from pyspark.sql.types import StructField, StructType
 
     types = typed_types(typed)
@@ -89,7 +89,7 @@ def typed_table_schema(plain: StructType, typed: TypedColumns) -> StructType:
 
 
 class TypedStep:
-    """From batches as they are read to the batches that Spark is given: part of a task."""
+    """Converts the batches that are read to those that Spark gets: part of a task."""
 
     def __init__(self, typed: TypedColumns, schema: StructType) -> None:
         self._typed = typed
@@ -110,7 +110,7 @@ class TypedStep:
         self._types = types
 
     def plain_schema(self, schema: StructType) -> StructType:
-        """What is to be read for this: bytes where values are typed, and always the offset."""
+        """Return the columns to read: bytes where values are typed, and always the offset."""
         from pyspark.sql.types import StructField, StructType
 
         from goqueue.spark.schema import RECORD_COLUMNS
@@ -130,7 +130,7 @@ class TypedStep:
     def apply(
         self, batches: Iterable[pa.RecordBatch], partition: TopicPartition
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of one partition, typed."""
+        """Yield the typed batches of one partition."""
         import pyarrow as pa
 
         from goqueue.spark.typed.decoding import error_column
@@ -156,7 +156,7 @@ class TypedStep:
 
 
 def column_decoders(typed: TypedColumns, columns: Iterable[str]) -> dict[str, ColumnDecoder]:
-    """What decodes each of the columns, on a worker."""
+    """Return the decoders of the columns, on a worker."""
     from goqueue.spark.typed.decoding import ColumnDecoder
 
     registry = Registry(typed.options.registry, RETRIES_OF_TASKS_MAX)
