@@ -181,7 +181,7 @@ def first_voters(nodes: Collection[int]) -> tuple[int, ...]:
 
 
 def new_cluster(cluster_id: str, known: Collection[int], present: Mapping[int, Self]) -> Formed:
-    """Return a cluster of nodes that know of each other, started by those present.
+    """Return a cluster of the `known` nodes, started by those that are present.
 
     Nodes that are present vote first, so that there is a majority at once; absent ones fill up the
     number.

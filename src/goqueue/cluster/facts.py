@@ -1,7 +1,8 @@
-"""The metadata entries of a cluster ("facts"), their keys and their encoding.
+"""The metadata entries of a cluster, their keys and their encoding.
 
-A fact is the complete state of one thing under a key; a later fact under the same key replaces it,
-and `Forget` removes a key. A decision is a sequence of such changes that take effect atomically.
+An entry (`TopicFact`, `NodeFact` and so on) is the complete state of one thing under a key; a later
+entry under the same key replaces it, and `Forget` removes a key. A decision is a sequence of such
+changes that take effect atomically.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ class RoutingFact(msgspec.Struct, frozen=True, tag="routing"):
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):
-    """Removes the fact under this key."""
+    """Removes the entry under this key."""
 
     key: bytes
 
@@ -284,7 +285,7 @@ Fact = (
 Change = Fact | Forget
 Decision = tuple[Change, ...]
 
-# Sorted keys encode equal facts to equal bytes on every node.
+# Sorted keys encode equal entries to equal bytes on every node.
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[Change, ...])
 

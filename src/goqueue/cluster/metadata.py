@@ -1,12 +1,12 @@
-"""The metadata state machine: facts in, current state out.
+"""The metadata state machine: entries in, current state out.
 
-A fact is the complete state of one thing (a topic, the next free producer id) under a key. A later
-fact under the same key replaces it, and a key without a value removes it. So the log of facts can
-be compacted, and replaying it in order gives the same state on every node.
+An entry is the complete state of one thing (a topic, the next free producer id) under a key. A
+later entry under the same key replaces it, and a key without a value removes it. So the log of
+entries can be compacted, and replaying it in order gives the same state on every node.
 
-A single node stores its facts as records of a compacted log (`replay`, `change_record`). A cluster
-stores them as decisions in a consensus log, with snapshots instead of compaction; facts about
-partitions exist only there, because they are meaningful only in their order.
+A single node stores the entries as records of a compacted log (`replay`, `change_record`). A
+cluster stores them as decisions in a consensus log, with snapshots instead of compaction; entries
+about partitions exist only there, because they are meaningful only in their order.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Metadata:
     # The whole state at once
 
     def facts(self) -> Iterator[Fact]:
-        """Yield all facts, in an order that does not depend on their history."""
+        """Yield all entries, in an order that does not depend on their history."""
         if self.cluster is not None:
             yield self.cluster
         if self.next_producer_id:

@@ -1,7 +1,7 @@
 """Sessions of nodes with the active controller, and the progress of a drain.
 
-A session is volatile state of the controller, not metadata: the next controller starts all sessions
-anew, so a change of controller never costs a node its partitions.
+A session is volatile state of the controller, not metadata: the next controller restarts all
+sessions, so a change of controller never costs a node its partitions.
 """
 
 from __future__ import annotations

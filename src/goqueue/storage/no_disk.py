@@ -12,7 +12,7 @@ class NoDisk:
     """A disk without any files."""
 
     def open(self, path: str) -> File:
-        raise FileNotFoundError(errno.ENOENT, "nothing is kept here", path)
+        raise FileNotFoundError(errno.ENOENT, "no files are stored here", path)
 
     def create(self, path: str, *, lazily: bool = False) -> File:
         return _NoFile(path)
@@ -24,7 +24,7 @@ class NoDisk:
         return False
 
     def rename(self, source: str, target: str) -> None:
-        raise FileNotFoundError(errno.ENOENT, "nothing is kept here", source)
+        raise FileNotFoundError(errno.ENOENT, "no files are stored here", source)
 
     def remove(self, path: str) -> None:
         """Do nothing: there is nothing to remove."""
@@ -36,10 +36,10 @@ class NoDisk:
         """Do nothing: there is nothing to make durable."""
 
     def read_whole(self, path: str) -> bytes:
-        raise FileNotFoundError(errno.ENOENT, "nothing is kept here", path)
+        raise FileNotFoundError(errno.ENOENT, "no files are stored here", path)
 
     def replace_whole(self, path: str, data: bytes, *, is_durable: bool = True) -> None:
-        raise OSError(errno.EROFS, "nothing can be kept here", path)
+        raise OSError(errno.EROFS, "no files can be stored here", path)
 
     def free_bytes(self) -> int:
         return 0
@@ -61,7 +61,7 @@ class _NoFile:
         self.path = path
 
     def append(self, data: Buffer) -> None:
-        raise OSError(errno.EROFS, "nothing can be kept here", self.path)
+        raise OSError(errno.EROFS, "no files can be stored here", self.path)
 
     def read(self, position: int, length: int) -> bytes:
         return b""
@@ -73,10 +73,10 @@ class _NoFile:
         """Do nothing: there is nothing to load."""
 
     def overwrite(self, position: int, data: bytes) -> None:
-        raise OSError(errno.EROFS, "nothing can be kept here", self.path)
+        raise OSError(errno.EROFS, "no files can be stored here", self.path)
 
     def write_durably(self, position: int, data: Buffer) -> None:
-        raise OSError(errno.EROFS, "nothing can be kept here", self.path)
+        raise OSError(errno.EROFS, "no files can be stored here", self.path)
 
     def truncate(self, size: int) -> None:
         """Do nothing: it is already empty."""
@@ -91,7 +91,7 @@ class _NoFile:
         """Do nothing: no descriptor was opened."""
 
     def fileno(self) -> int:
-        raise OSError(errno.ENOENT, "nothing is kept here", self.path)
+        raise OSError(errno.ENOENT, "no files are stored here", self.path)
 
     def pin(self) -> None:
         """Do nothing: no descriptor was opened."""

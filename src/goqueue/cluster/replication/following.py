@@ -139,7 +139,7 @@ class Following:
         return self._asked
 
     def report(self) -> ReplicaReport | None:
-        """Report that more is durable than the last fetch said; None if the next fetch will say it.
+        """Report that more is durable than in the last fetch; None if the next fetch reports it.
 
         Before the leader has compared the logs, what is durable here may not be in the leader's
         log.
