@@ -189,7 +189,7 @@ def _between(runs: Sequence[Run], first: int, end: int) -> list[Run]:
 
 
 def spans(runs: Sequence[Run]) -> list[tuple[int, int]]:
-    """Return the ranges that are read; gaps between them are too large to read through."""
+    """Return the ranges to read; the gaps between them are too large to read through."""
     found: list[tuple[int, int]] = []
     for run in runs:
         if found and run.first - found[-1][1] <= GAP_RECORDS_MAX:

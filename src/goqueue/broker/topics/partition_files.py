@@ -276,21 +276,21 @@ class PartitionFiles:
         """Rename a folder durably, then delete it from the disk."""
         if not self._disk.exists(f"logs/{name}"):
             return
-        letter_topic = f"{_DELETED_PREFIX}{topic_id.hex()}"
-        self._disk.rename(f"logs/{name}", f"logs/{letter_topic}")
+        deleted_folder = f"{_DELETED_PREFIX}{topic_id.hex()}"
+        self._disk.rename(f"logs/{name}", f"logs/{deleted_folder}")
         # A crash could undo the rename, and a new topic of that name would find the old records.
         self._disk.sync_folder("logs")
-        self._remove_later(letter_topic)
+        self._remove_later(deleted_folder)
 
     def discard_partition(self, partition: Partition) -> None:
         """Remove a replica that other nodes now store."""
         folder = _folder(partition.name.topic, partition.name.partition)
         if not self._disk.exists(folder):
             return
-        letter_topic = f"{_DELETED_PREFIX}{self._new_id().hex()}"
-        self._disk.rename(folder, f"logs/{letter_topic}")
+        deleted_folder = f"{_DELETED_PREFIX}{self._new_id().hex()}"
+        self._disk.rename(folder, f"logs/{deleted_folder}")
         self._disk.sync_folder("logs")
-        self._remove_later(letter_topic)
+        self._remove_later(deleted_folder)
 
     def remove_strays(self, known: Container[str], deleted: Container[str]) -> None:
         """Finish deletions that a crash interrupted, and set aside folders that no one deleted."""

@@ -89,7 +89,7 @@ class Batcher(Generic[F]):
         if len(self._busy) >= self.settings.in_flight_max:
             return None
         for topic, queue in self._queues.items():
-            if topic not in self._busy and self._is_visible(queue, now_ms):
+            if topic not in self._busy and self._is_due(queue, now_ms):
                 self._busy.add(topic)
                 batch = queue.popleft()
                 if not queue:
@@ -116,7 +116,7 @@ class Batcher(Generic[F]):
         idle = (queue[0].due_ms for topic, queue in self._queues.items() if topic not in self._busy)
         return min(idle, default=None)
 
-    def _is_visible(self, queue: deque[Batch[F]], now_ms: float) -> bool:
+    def _is_due(self, queue: deque[Batch[F]], now_ms: float) -> bool:
         first = queue[0]
         return (
             self._is_flushing
