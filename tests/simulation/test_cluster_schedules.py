@@ -221,3 +221,10 @@ def test_acknowledged_batches_with_delayed_records_are_stored_whole_and_once(see
     delays = Delays(seed)
     delays.run()
     delays.check()
+
+
+def test_a_refused_batch_is_waited_for_when_those_before_it_were_stored_meanwhile() -> None:
+    """The seed has several batches refused for a full disk, of which the first waited already."""
+    delays = Delays(352)
+    delays.run()
+    delays.check()

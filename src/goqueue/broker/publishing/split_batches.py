@@ -148,15 +148,16 @@ class _Queue:
 
 
 class _Refused(NamedTuple):
-    """A refused batch that its producer is expected to send next."""
+    """Refused batches of a producer, which it is expected to send again."""
 
     epoch: int
-    sequence: int
-    until_ms: int  # when to forget it
+    sequence: int  # of the earliest of them
+    last_sequence: int  # of the latest
+    until_ms: int  # when to forget them
     marker_offset: int  # of the producer's newest marker; a later one ends its transaction
 
     def precedes(self, header: BatchHeader) -> bool:
-        """Whether another batch of the producer has to wait for this one."""
+        """Whether another batch of the producer has to wait for the earliest of these."""
         if header.producer_epoch != self.epoch:
             return header.producer_epoch < self.epoch
         return is_sequence_before(self.sequence, header.base_sequence)
@@ -171,7 +172,7 @@ class PendingBatches:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._queues: dict[_Place, _Queue] = {}
-        # Per producer, the earliest refused batch that will be sent again; oldest first.
+        # Per producer, the refused batches that will be sent again; oldest first.
         self._refused: dict[_Place, _Refused] = {}
         self._is_sweeping = False
 
@@ -221,15 +222,19 @@ class PendingBatches:
             return
         if partition.producers.find(header) is not None:
             return  # It is stored, and only its retry is refused.
-        noted = self._refused.get(place)
+        noted, last_sequence = self._refused.get(place), header.base_sequence
         if noted is not None and not self._is_stale(place, noted):
+            if header.producer_epoch == noted.epoch:
+                last_sequence = _later(noted.last_sequence, last_sequence)
             if noted.precedes(header):
+                if header.producer_epoch == noted.epoch:
+                    self._refused[place] = noted._replace(last_sequence=last_sequence)
                 return
             del self._refused[place]  # to be last again
         until_ms = self._clock.now_ms() + REFUSED_MS
         marker_offset = NO_MARKER if known is None else known.marker_offset
         self._refused[place] = _Refused(
-            header.producer_epoch, header.base_sequence, until_ms, marker_offset
+            header.producer_epoch, header.base_sequence, last_sequence, until_ms, marker_offset
         )
         if len(self._refused) > REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
@@ -333,15 +338,23 @@ class PendingBatches:
     # Refused batches that will be sent again
 
     def _is_stale(self, place: _Place, noted: _Refused) -> bool:
-        """Whether a refused batch was stored since, or its producer can no longer send it."""
+        """Whether refused batches were all stored since, or cannot be sent again."""
         partition, producer_id = place
         known = partition.producers.get(producer_id)
         if known is None or known.epoch < noted.epoch:
             return False
         if known.epoch > noted.epoch or known.marker_offset > noted.marker_offset:
             return True
-        expected = partition.producers.next_sequence(producer_id, noted.epoch)
-        return is_sequence_before(noted.sequence, expected)
+        return is_sequence_before(noted.last_sequence, self._next_sequence(place, noted))
+
+    @staticmethod
+    def _next_sequence(place: _Place, noted: _Refused) -> int:
+        """The earliest refused batch that is not stored yet."""
+        partition, producer_id = place
+        known = partition.producers.get(producer_id)
+        if known is None or known.epoch < noted.epoch:
+            return noted.sequence
+        return _later(noted.sequence, partition.producers.next_sequence(producer_id, noted.epoch))
 
     def _forget_refused(self, place: _Place) -> None:
         """Forget the refused batch of a producer once it is stored."""
@@ -373,8 +386,10 @@ class PendingBatches:
             return
         if header.producer_epoch > noted.epoch or self._is_stale(place, noted):
             del self._refused[place]
-        elif header.producer_epoch == noted.epoch and noted.precedes(header):
-            raise _not_yet(header, noted.sequence)
+        elif header.producer_epoch == noted.epoch:
+            expected = self._next_sequence(place, noted)
+            if is_sequence_before(expected, header.base_sequence):
+                raise _not_yet(header, expected)
 
     # Storing
 
@@ -486,6 +501,10 @@ def _sort(partition: Partition, batch: memoryview, *, now_ms: int) -> _Parts:
         else:
             later.append(Delayed(record, due_ms, partition.name.partition))
     return _Parts(header, now, later)
+
+
+def _later(sequence: int, other: int) -> int:
+    return other if is_sequence_before(sequence, other) else sequence
 
 
 def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
