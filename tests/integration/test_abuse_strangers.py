@@ -110,10 +110,10 @@ def test_clients_of_another_protocol_are_named_in_the_log_once(start_broker: Sta
             _speak_tls(base)
             _speak(base, api_versions)
     told = {
-        "speaks TLS to a port for Kafka": 1,
-        "speaks HTTP to a port for Kafka": 1,
-        "speaks TLS to a port for HTTP": 3,
-        "speaks Kafka to a port for HTTP": 3,
+        "uses TLS on a port for Kafka": 1,
+        "uses HTTP on a port for Kafka": 1,
+        "uses TLS on a port for HTTP": 3,
+        "uses Kafka on a port for HTTP": 3,
     }
     for text, count in told.items():
         eventually(lambda text=text: text in node.log_text)  # type: ignore[misc]

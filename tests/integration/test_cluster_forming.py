@@ -107,7 +107,7 @@ def test_a_single_node_grows_to_three_under_a_producer_and_loses_nothing(
     growing.nodes[1].stop()
     alone.launch()
     eventually(
-        lambda: "cannot run alone" in alone.log_text,
+        lambda: "cannot run as a single node" in alone.log_text,
         because="a node of a cluster refuses to run alone",
     )
 
@@ -206,7 +206,7 @@ def test_shards_are_brokers_of_one_cluster_that_stop_together(shards: Shards) ->
     # One that ends by accident comes back by itself.
     os.kill(pids[1], signal.SIGKILL)
     eventually(
-        lambda: "starting it again" in shards.log_text and _pid_of(shards, 2) != pids[1],
+        lambda: "restarting it" in shards.log_text and _pid_of(shards, 2) != pids[1],
         because="the node that was killed runs again",
     )
     assert len(read_all(shards, "orders", len(writer.acked))) == len(writer.acked)  # type: ignore[arg-type]

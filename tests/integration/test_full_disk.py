@@ -125,7 +125,7 @@ def test_without_a_reserve_the_error_says_what_to_do(tmp_path: Path) -> None:
             fill(node.data_dir)
             with pytest.raises(AssertionError):
                 node.start()
-            assert "make room on the disk" in node.log_text
+            assert "free space on the disk" in node.log_text
             assert "Traceback" not in node.log_text
         finally:
             cluster.close()

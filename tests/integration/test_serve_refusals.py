@@ -112,7 +112,7 @@ def test_a_port_in_use_is_named_with_the_flag(serve: Serve, busy_port: int) -> N
 
 def test_an_address_of_another_machine_is_named(serve: Serve) -> None:
     refused = serve("data", "--allow-unauthenticated", kafka="192.0.2.1:9092")
-    assert "192.0.2.1 is no address of this machine" in refused.text
+    assert "192.0.2.1 is not an address of this machine" in refused.text
     assert "--advertise-kafka" in refused.text
 
 

@@ -148,7 +148,7 @@ def test_nothing_can_be_read_on_the_way(authority: Authority) -> None:
 @pytest.mark.parametrize(
     ("who", "told_by_node", "told_by_caller"),
     [
-        ("plain", "it does not speak TLS", "does it want TLS?"),
+        ("plain", "it does not use TLS", "does it want TLS?"),
         ("foreign", "its certificate is refused", "certificate"),
         ("expired", "its certificate is refused: certificate has expired", "certificate"),
         ("another host", "", "its certificate is refused: IP address mismatch"),
@@ -235,7 +235,7 @@ def test_whoever_never_ends_the_handshake_keeps_no_node_out(
         node.listener.close()
 
     play(story)
-    assert caplog.text.count("too many connections at once that prove nothing") == 1
+    assert caplog.text.count("too many unauthenticated connections at once") == 1
 
 
 def test_a_new_certificate_counts_for_the_next_connection_and_the_old_one_goes_on(

@@ -19,16 +19,16 @@ _Work = tuple[Callable[[], Any], _Done]
 
 
 class LoopClock:
-    """Timers of the event loop, and a few threads for what blocks.
+    """Timers of the event loop, and a few threads for blocking calls.
 
-    The threads are our own because a pool's futures cost more than the syncs they carry. Work goes
-    to the thread that was busy last: a processor still has at hand what it needs, and the others
-    are not even woken, as they are by a queue that all of them wait at.
+    They are not a thread pool, because its futures cost more than the syncs they carry. Work goes
+    to the thread that was busy last, whose data is still in the processor's cache; the others are
+    not woken, as they would be by a shared queue.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # Asked for several times in every request, so without a detour.
+        # Called several times per request, so bound directly.
         steady = SteadyClock(wall_ms=_wall_ms, stopwatch_ms=_stopwatch_ms)
         self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
         self._threads: list[_Thread] = []
@@ -55,7 +55,7 @@ class LoopClock:
             self._waiting.append((work, done))
 
     def close(self) -> None:
-        """Wait for what is running or waits for a thread, and end the threads."""
+        """Wait for running and queued work, and end the threads."""
         for number, work in enumerate(self._waiting):
             self._threads[number % THREADS_MAX].give(work)
         self._waiting.clear()
@@ -73,7 +73,7 @@ class LoopClock:
 
 
 class _Thread:
-    """A thread that does what it is given, and has the event loop told."""
+    """A thread that runs the given calls and passes their results to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, finish: Callable[..., None]) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""The secret of a cluster: where it is read from, and how a new one is made."""
+"""Reads the secret of a cluster, and generates new ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET_BYTES = 32
 _log = logging.getLogger(__name__)
 
 _MISSING = (
-    "cluster.secret_file: nodes must know each other by a secret or by certificates. Make a secret "
+    "cluster.secret_file: nodes must authenticate by a secret or by certificates. Create a secret "
     "once with `goqueue cluster secret --file FILE`, copy that file to every node, and start each "
     "with --secret-file FILE; or set cluster.tls_certificate, cluster.tls_key and "
     "cluster.tls_authorities"
@@ -29,9 +29,9 @@ _MISSING = (
 
 
 def credentials_of(settings: ClusterSettings) -> Credentials | None:
-    """What nodes authenticate each other by; None where only certificates do.
+    """The credentials by which nodes authenticate each other; None if only certificates are used.
 
-    Raises InvalidSettings where neither is given, or the file cannot be used.
+    Raises InvalidSettings if neither is given, or the file cannot be used.
     """
     found = _secrets_of(settings)
     if found:
@@ -42,7 +42,7 @@ def credentials_of(settings: ClusterSettings) -> Credentials | None:
 
 
 def has_credentials(settings: ClusterSettings) -> bool:
-    """Whether the settings say by what nodes authenticate each other."""
+    """Whether the settings contain a secret or certificates."""
     return bool(settings.secret) or settings.secret_file is not None or settings.has_tls
 
 
@@ -51,9 +51,9 @@ def new_secret() -> str:
 
 
 def make_secret_file(path: Path) -> bool:
-    """Write a new secret to a file that only its owner can read; False if there is one already.
+    """Write a new secret to a file that only its owner can read; False if the file exists.
 
-    Nobody sees a file that is half written, and of several who make it at once one wins.
+    The file appears atomically, and of several concurrent calls exactly one creates it.
     """
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     with contextlib.suppress(FileNotFoundError):
@@ -84,14 +84,14 @@ def _secrets_of(settings: ClusterSettings) -> list[str]:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidSettings([f"cluster.secret_file: {path} cannot be read: {reason}"]) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        _log.warning("others than its owner may use %s; chmod 600 it", path)
+        _log.warning("users other than its owner can access %s; run chmod 600 on it", path)
     found = [line.strip() for line in text.splitlines()]
     found = [line for line in found if line and not line.startswith("#")]
     if not 1 <= len(found) <= SECRETS_MAX or len(text) > FILE_BYTES_MAX:
         raise InvalidSettings(
             [
-                f"cluster.secret_file: {path} must have one line with the secret, or two while it "
-                "is changed: the new one, then the old one"
+                f"cluster.secret_file: {path} must have one line with the secret, or two during a "
+                "rotation: the new secret, then the old one"
             ]
         )
     try:

@@ -1,4 +1,4 @@
-"""The data directory of a node: made if it is new, locked, and explained if it cannot be used."""
+"""Creates and locks the data directory of a node, and explains why it cannot be used."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _REMEDIES = {
     errno.EACCES: f"let the user that runs the node own it (chown), or {_ELSEWHERE}",
     errno.EPERM: f"let the user that runs the node own it (chown), or {_ELSEWHERE}",
     errno.EROFS: f"mount the file system for writing, or {_ELSEWHERE}",
-    errno.ENOSPC: f"make room on the disk, or {_ELSEWHERE}",
-    errno.EDQUOT: f"make room on the disk, or {_ELSEWHERE}",
+    errno.ENOSPC: f"free space on the disk, or {_ELSEWHERE}",
+    errno.EDQUOT: f"free space on the disk, or {_ELSEWHERE}",
     errno.EIO: f"the disk may be broken, see the kernel's log (dmesg); or {_ELSEWHERE}",
 }
 
 
 @contextmanager
 def data_folder(folder: Path) -> Iterator[None]:
-    """Make and lock the data directory; a second node on it is refused."""
+    """Create and lock the data directory; a second node on it is refused."""
     with explained(folder):
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         _close_to_others(folder)
@@ -42,7 +42,7 @@ def data_folder(folder: Path) -> Iterator[None]:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Let no other user of the machine in. Files made from here on are for the owner alone too."""
+    """Deny access to other users of the machine, also to files created from now on."""
     os.umask(0o077)
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & 0o077:
@@ -50,13 +50,13 @@ def _close_to_others(folder: Path) -> None:
     try:
         folder.chmod(FOLDER_MODE)
     except PermissionError:
-        # Whoever mounted it owns it, and decides who may enter.
+        # A mounted folder may belong to another user, who sets its permissions.
         _log.warning("%s belongs to another user and is open to others (%03o)", folder, mode)
 
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn what the operating system says about the data directory into what to do about it."""
+    """Turn an error of the operating system about the data directory into advice."""
     try:
         yield
     except (FileExistsError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Connections to other nodes: made when the node starts, and made again whenever they break."""
+"""Connections to other nodes, opened at start and reopened whenever they break."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from goqueue.wire.peers.complaints import Complaints
 RETRY_SECONDS_MIN = 0.05
 RETRY_SECONDS_MAX = 1.0
 CONNECT_SECONDS_MAX = 2.0
-STEADY_SECONDS = 1.0  # a connection that lasted so long is made again almost at once
-# A process that ends closes its connections before it ceases to listen.
+STEADY_SECONDS = 1.0  # a connection that lasted this long is reopened almost at once
+# A process that exits closes its connections before its listener.
 FIRST_RETRY_SECONDS = 0.005
-# TCP waits twice as long before each attempt to send something again. After a cut it would stay
-# silent for as long as the cut has lasted, so a connection is made anew that is not acknowledged.
+# TCP doubles its retransmission timeout at each attempt, so after an outage it would stay silent
+# for as long as the outage lasted. A connection without acknowledgements is therefore reopened.
 UNACKNOWLEDGED_MS_MAX = 2_000
-RECEIVE_BYTES_MAX = 256 << 20  # of one connection; far more than an answer has
+RECEIVE_BYTES_MAX = 256 << 20  # of one connection; far more than a response needs
 
 _log = logging.getLogger(__name__)
 
 
 class Caller(Protocol):
-    """Whoever wants the connection."""
+    """The user of the connection."""
 
-    complaint: str  # why the two do not speak with each other, once one of them has said so
+    complaint: str  # why the handshake failed, once one side has reported it
 
     @property
     def connect(self) -> Connect: ...
 
     @property
     def is_connected(self) -> bool:
-        """Whether the other has said who it is, and is the one that is wanted."""
+        """Whether the handshake has succeeded with the expected node."""
 
 
 class Dialer:
-    """Keeps one connection to an address for as long as it is wanted.
+    """Keeps one connection to an address open until it is closed.
 
-    It stands where a `Listener` does for connections that were accepted.
+    It has the role that a `Listener` has for accepted connections.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Dialer:
         tls: NodeTls | None = None,
         on_gone: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_gone` is called when a connection has ended and the next is refused."""
+        """`on_gone` is called when a connection has ended and the next attempt is refused."""
         self.loop = loop
         self.connect = caller.connect
         self.complaints = Complaints(_log, logging.INFO)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns: Turns | None = None  # There is only one connection.
-        self.unsent: UnsentBudget | None = None  # What is sent was not asked for by a client.
+        self.unsent: UnsentBudget | None = None  # Limits on unread responses apply to clients only.
         self.receive_bytes_total = 0
         self._caller = caller
         self._address = (host, port)
@@ -78,7 +78,7 @@ class Dialer:
         self._on_gone = on_gone
         self._connection: SocketConnection | None = None
         self._connected_at = 0.0
-        self._contact = Contact.OPEN  # as far as is known while there is no connection
+        self._contact = Contact.OPEN  # last known state while there is no connection
         self._is_stopped = False
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class Dialer:
             self._connection.close()
 
     def reserve(self, connection: SocketConnection, size: int) -> bool:
-        """Take memory for the receive buffer; False when that is too much."""
+        """Reserve memory for the receive buffer; False if it exceeds the limit."""
         growth = size - connection.buffer_bytes
         if self.receive_bytes_total + growth > RECEIVE_BYTES_MAX:
             return False
@@ -110,33 +110,33 @@ class Dialer:
         return True
 
     def waited(self, connection: SocketConnection) -> None:
-        """It had to wait for itself."""
+        """Do nothing: the only connection never waits for another."""
 
     def make_room(self) -> None:
-        """There is one connection, and it waits for itself alone."""
+        """Do nothing: there is no other connection to close."""
 
     def forget(self, connection: SocketConnection) -> None:
-        """The connection is closed; unless nobody wants it any longer, make another."""
+        """Open another connection after one has closed, unless it is no longer needed."""
         self._connection = None
         if self._caller.is_connected:
             self._contact = Contact.BROKEN
             self._failures = 0
             self.complaints.settle(self._name)
         elif not self._is_stopped:
-            # Whoever turns us away should not be asked again and again in the same second.
+            # Do not retry at once where the other node refuses this one.
             self._failures += 1
             self._complain(connection.failure)
             if self._failures > 1:
-                self._contact = Contact.OPEN  # It listens, and has its reasons.
+                self._contact = Contact.OPEN  # It listens, and refuses this node.
         is_steady = self.loop.time() - self._connected_at >= STEADY_SECONDS
         if self._failures == 0 and is_steady and not self._is_stopped:
-            # Soon, since that tells whether the other has ended, or only the connection has.
+            # Soon: that shows whether the process has exited or only the connection broke.
             self._retry = self.loop.call_later(FIRST_RETRY_SECONDS, self._dial)
         else:
             self._dial_later()
 
     def _complain(self, failure: Exception | None) -> None:
-        """Say why a connection has ended before anything could be said on it."""
+        """Report why a connection ended before its handshake."""
         if self._caller.complaint:
             self.complaints.tell(self._name, self._caller.complaint, logging.WARNING)
         elif isinstance(failure, ssl.SSLError):
@@ -147,7 +147,7 @@ class Dialer:
             self.complaints.tell(self._name, reason)
 
     def hurry(self) -> None:
-        """Try now, if it was to be tried in a while."""
+        """Connect now instead of waiting for the next attempt."""
         if self._retry is not None and self._connection is None:
             self._retry.cancel()
             self._dial()
@@ -174,7 +174,7 @@ class Dialer:
         self._connection = kind(self, dialled, self._address[0])
 
     def _note_failure(self, error: OSError | TimeoutError) -> None:
-        """Only a refusal says that nobody is there; all else may be the network's fault."""
+        """Note a failed attempt; only a refusal proves that no process is listening."""
         was_connected = self._contact is Contact.BROKEN
         is_refused = isinstance(error, ConnectionRefusedError)
         self._contact = Contact.GONE if is_refused else Contact.OPEN
@@ -205,10 +205,10 @@ class Dialer:
         if self._is_stopped:
             return
         pause = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(self._failures, 10))
-        # Nodes that lost one another at the same moment should not all come back at the same one.
+        # Jitter, because nodes that lost each other at the same time would all reconnect together.
         self._retry = self.loop.call_later(pause * (0.5 + self._random.random() / 2), self._dial)
 
 
 def _level_of(error: Exception) -> int:
-    """A node that is down comes back; one with a wrong certificate needs help."""
+    """The log level of an error; a wrong certificate, unlike a stopped node, needs an operator."""
     return logging.WARNING if isinstance(error, ssl.SSLError) else logging.INFO

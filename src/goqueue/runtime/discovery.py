@@ -1,4 +1,4 @@
-"""Finding the other nodes by a name that resolves to the addresses of all of them."""
+"""Discovers the other nodes by a DNS name that resolves to the addresses of all of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from goqueue.wire.peers.frames import (
 from goqueue.wire.peers.handshake import CallerHandshake, Credentials
 
 LOOK_SECONDS = 0.5  # while nodes are missing
-LOOK_SECONDS_IDLE = 30.0  # afterwards: nodes that start again may have other addresses
+LOOK_SECONDS_IDLE = 30.0  # afterwards, because restarted nodes may have other addresses
 ANSWER_SECONDS_MAX = 2.0
 ADDRESSES_MAX = 1_000
-STEPS_MAX = 3  # frames that a node sends until it is known who it is
+STEPS_MAX = 3  # frames that a node sends until it is identified
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ Found = Callable[[dict[int, str]], None]
 
 
 class Discovery:
-    """Looks up the name again and again, and tells which nodes are there."""
+    """Resolves the name periodically, and reports the nodes at its addresses."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Discovery:
         resolve: Resolve | None = None,
         tls: NodeTls | None = None,
     ) -> None:
-        """`is_idle` tells that all is well, so that there is no hurry."""
+        """`is_idle` returns whether no node is missing, so that lookups can be rare."""
         self._loop = loop
         self._host = host
         self._port = port
@@ -75,7 +75,7 @@ class Discovery:
                 addresses = await self._resolve(self._host, self._port)
             except OSError as error:
                 if not is_told:
-                    _log.warning("%s cannot be resolved: %s; trying again", self._host, error)
+                    _log.warning("%s cannot be resolved: %s; retrying", self._host, error)
                 is_told = True
                 addresses = []
             asked = [self._who_is_at(host, port) for host, port in addresses[:ADDRESSES_MAX]]
@@ -110,7 +110,7 @@ class Discovery:
     async def _shake_hands(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Hello:
-        """Who is there, once it has proved that it belongs to the cluster, as this node does."""
+        """The identity of the node there, after both have authenticated each other."""
         handshake = CallerHandshake(self._credentials, Hello("", ASKING_ID), ASKING_ID)
         _write(writer, handshake.begin())
         for _ in range(STEPS_MAX):
@@ -118,7 +118,7 @@ class Discovery:
             if isinstance(step, Hello):
                 return step
             _write(writer, step)
-        raise MalformedRequest("it does not come to the point")
+        raise MalformedRequest("it does not complete the handshake")
 
     async def _connect(
         self, host: str, port: int

@@ -13,15 +13,15 @@ from contextlib import suppress
 from goqueue.model.compression import Buffer
 
 _RESERVE = ".reserve"
-_AT_ONCE = getattr(os, "RWF_NOWAIT", 0)  # Linux has it; elsewhere reads may wait for the disk.
+_AT_ONCE = getattr(os, "RWF_NOWAIT", 0)  # Linux only; elsewhere reads may block on the disk.
 
 
 class LocalFile:
-    """A file whose descriptor is opened at its first use and given back when others need it.
+    """A file whose descriptor is opened at its first use and closed when others need one.
 
-    It is read and written at its end by the event loop and synced by threads; `_pins` keeps the
-    descriptor open while a thread or a socket uses it. A retired file keeps it to the end of its
-    life, because its name means another file or none.
+    The event loop reads it and appends to it, threads sync it; `_pins` keeps the descriptor open
+    while a thread or a socket uses it. A retired file keeps its descriptor until it is dropped,
+    because its name may refer to another file or to none.
     """
 
     __slots__ = ("_disk", "_fd", "_is_new", "_is_retired", "_overwriting_fd", "_pins", "path")
@@ -39,7 +39,7 @@ class LocalFile:
         fd = self.fileno()
         piece = self._disk.write_piece_bytes
         size = len(data)
-        # Small writes are many, so they get no views of parts.
+        # Small writes are frequent, so they avoid slices.
         written = os.write(fd, data) if size <= piece else 0
         if written == size:
             return
@@ -72,7 +72,7 @@ class LocalFile:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                 raise
-            # This file system, or operating system, cannot tell; then the disk is waited for.
+            # Not supported by this file system or operating system, so the read may block.
             data = self.read(position, length)
             return data if len(data) == length else None
         return bytes(buffer) if got == length else None
@@ -133,7 +133,7 @@ class LocalFile:
                 raise
 
     def try_pin(self) -> bool:
-        """Pin it, unless so many are pinned that others would find no descriptor; whether it is."""
+        """Pin the descriptor unless too many are pinned; return whether it is pinned."""
         with self._disk.lock:
             if not self._pins and not self._disk.has_room_for_pins:
                 return False
@@ -165,7 +165,7 @@ class LocalFile:
                 self._fd = -1
 
     def _open(self) -> int:
-        # Threads and the event loop may want the same file at once; one of them opens it.
+        # Threads and the event loop may need the same file at once; one of them opens it.
         with self._disk.lock:
             if self._fd < 0:
                 self._fd = self._disk.descriptor(self.path, create=self._is_new)
@@ -179,11 +179,11 @@ class LocalFile:
 
 
 class LocalDisk:
-    """Files below one root folder, with a bound on how many are open at once.
+    """Files below one root folder, with a limit on open descriptors.
 
-    Files belong to the thread that made the disk, the event loop's. It alone closes descriptors
-    to stay within the bound, so it never loses one that it is using. Other threads pin what they
-    share with it; what they open for themselves is theirs to close.
+    Files belong to the thread that created the disk, that of the event loop. Only this thread
+    closes descriptors to stay within the limit, so it never loses one that it is using. Other
+    threads pin files that they share with it, and close those that they open themselves.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class LocalDisk:
 
     @property
     def has_room_for_pins(self) -> bool:
-        """Whether one more may be kept open for long, so that half of the descriptors go round."""
+        """Whether another file may be pinned; half of the descriptors remain for other files."""
         return self.pinned < self._open_files_max // 2
 
     def full(self, path: str) -> str:
@@ -264,7 +264,7 @@ class LocalDisk:
                     file.flush()
                     os.fsync(file.fileno())
         except OSError:
-            # If it could not even be opened, there is nothing to remove.
+            # If it could not be opened, there is nothing to remove.
             with suppress(FileNotFoundError):
                 os.unlink(full + ".new")
             raise
@@ -293,7 +293,7 @@ class LocalDisk:
             os.ftruncate(fd, min(size, os.fstat(fd).st_size))
             os.posix_fallocate(fd, 0, size)
         except OSError:
-            os.unlink(path)  # A file that holds nothing back must not look like one that does.
+            os.unlink(path)  # A file without reserved blocks must not be taken for a reserve.
             raise
         finally:
             os.close(fd)
@@ -303,7 +303,7 @@ class LocalDisk:
         return status.f_blocks * status.f_frsize
 
     def opened(self, file: LocalFile) -> None:
-        """Remember an open file; give back the descriptor of the one opened longest ago."""
+        """Register an open file; beyond the limit close the one opened longest ago."""
         with self.lock:
             is_owner = threading.get_ident() == self._owner
             if is_owner or file.is_pinned:
@@ -320,7 +320,7 @@ class LocalDisk:
             self._open.pop(id(file), None)
 
     def sync_names(self, path: str) -> None:
-        """Make the name of a file durable, and those of the folders that lead to it."""
+        """Sync the directory entries of a file and of its parent folders."""
         while path:
             path = os.path.dirname(path)
             self.sync_folder(path)

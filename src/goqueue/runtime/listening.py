@@ -1,4 +1,4 @@
-"""Listening sockets: whoever connects is let in within limits, and proves who it is if asked to."""
+"""Listening sockets: accept connections within limits, with TLS authentication if required."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SYSTEM_CHOICE = -1  # of a socket's send buffer
 HANDSHAKE_SECONDS_MAX = 5.0
 SMALL_REQUEST_BYTES_MAX = 2 << 20
 ROOM_PAUSE_SECONDS = 0.25
-WAITING_FOR_MEMORY_MAX = 100  # connections, each with what the shared buffer holds
+WAITING_FOR_MEMORY_MAX = 100  # connections, each with up to a shared buffer of data
 HANDSHAKES_PER_ADDRESS_MAX = 16  # at once; nodes make one connection to each other
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Listener:
         complaints: Complaints | None = None,
         unsent: UnsentBudget | None = None,
     ) -> None:
-        """With `tls` only those are let in who prove that they are nodes."""
+        """With `tls`, only connections with a certificate of a node are accepted."""
         self.loop = loop
         self.connect = connect
         self.connections: set[SocketConnection] = set()
@@ -75,13 +75,13 @@ class Listener:
         self._sweeper: asyncio.TimerHandle | None = None
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Begin to accept; the address that was really bound."""
+        """Bind and accept connections; return the bound address."""
         bound = self.bind(host, port)
         self.accept()
         return bound
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take an address. Whoever connects waits until `accept`."""
+        """Bind the address. Connections wait until `accept`."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,13 +93,13 @@ class Listener:
         return bound[0], bound[1]
 
     def accept(self) -> None:
-        """Begin to accept at the address that was taken."""
+        """Accept connections at the bound address."""
         assert self._socket is not None
         self.loop.add_reader(self._socket.fileno(), self._accept)
         self._sweep()
 
     def close(self) -> None:
-        """Accept no more, and end the connections there are."""
+        """Stop accepting, and close all connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._socket is not None:
@@ -112,7 +112,7 @@ class Listener:
             connection.close()
 
     def reserve(self, connection: SocketConnection, size: int) -> bool:
-        """Let a connection have a receive buffer of `size` bytes; False when it has to wait."""
+        """Reserve a receive buffer of `size` bytes for a connection; False if it has to wait."""
         if not self._has_room(connection, size):
             for one in self.connections:
                 one.release_buffer()
@@ -122,9 +122,9 @@ class Listener:
         return True
 
     def _has_room(self, connection: SocketConnection, size: int) -> bool:
-        """Whether a buffer may grow: small ones always, large ones in the order they came.
+        """Whether a buffer may grow: small ones always, large ones in order of arrival.
 
-        An eighth of the memory is left to small requests while others hold some.
+        An eighth of the memory is reserved for small requests.
         """
         total = self.receive_bytes_total + size - connection.buffer_bytes
         if total > self.receive_bytes_total_max:
@@ -137,11 +137,11 @@ class Listener:
         return not any(one.receiving_since < connection.receiving_since for one in self._waiting)
 
     def may_wait(self, connection: SocketConnection) -> bool:
-        """Whether a connection may wait for memory; what it waits with is memory too."""
+        """Whether a connection may wait for memory; a waiting one holds some memory itself."""
         is_allowed = len(self._waiting) < WAITING_FOR_MEMORY_MAX
         self._shortage.tell(
             connection.host,
-            f"{'has to wait' if is_allowed else 'closing a connection'}: half-received requests "
+            f"{'has to wait' if is_allowed else 'closing a connection'}: partly received requests "
             f"take {self.receive_bytes_total_max} bytes, the most that "
             "listeners.receive_buffer_bytes_total_max allows",
         )
@@ -150,18 +150,18 @@ class Listener:
         return is_allowed
 
     def waited(self, connection: SocketConnection) -> None:
-        """A connection has got the memory that it waited for, or has ended."""
+        """Note that a connection has received the memory it waited for, or has ended."""
         self._waiting.discard(connection)
 
     def make_room(self) -> None:
-        """Close the connection that keeps others from being received, if there is one.
+        """Close the connection that blocks others from receiving, if there is one.
 
-        That is the one with the largest request among those that could go on and have not for a
-        while. If all wait for memory, it is the one that began last and has least to send again.
+        That is the one with the largest request among those that could continue and are stalled. If
+        all wait for memory, it is the one that began last, because it has the least to resend.
         """
         now = self.loop.time()
         if now - self._room_made < ROOM_PAUSE_SECONDS:
-            return  # Those who wait try again first.
+            return  # Waiting connections retry first.
         holding = [one for one in self.connections if one.held_bytes]
         moving = [one for one in holding if one not in self._waiting]
         stalled = [one for one in moving if one.receiving_since < now - MEMORY_WAIT_SECONDS_MAX]
@@ -200,7 +200,7 @@ class Listener:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                _log.error("cannot accept connections for a while: %s", error)
+                _log.error("cannot accept connections now, retrying: %s", error)
                 self.loop.remove_reader(self._socket.fileno())
                 self.loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
                 return
@@ -228,9 +228,9 @@ class Listener:
             self._secure(self._tls, accepted, host)
 
     def _secure(self, tls: NodeTls, accepted: socket.socket, host: str) -> None:
-        """Let somebody in once it is proven that it is a node; others never get a word in."""
+        """Serve a connection only after it has authenticated as a node."""
         if list(self._handshakes.values()).count(host) >= HANDSHAKES_PER_ADDRESS_MAX:
-            self.complaints.tell(host, "too many connections at once that prove nothing")
+            self.complaints.tell(host, "too many unauthenticated connections at once")
             accepted.close()
             self._uncount(host)
             return
@@ -255,7 +255,7 @@ class Listener:
         self.connections.add(TlsConnection(self, wrapped, host))
 
     def _sweep(self) -> None:
-        """End connections that have been silent for too long."""
+        """Close connections that have been idle for too long."""
         now = self.loop.time()
         for connection in list(self.connections):
             if now - connection.last_active > self._idle_timeout and not connection.is_busy:

@@ -1,4 +1,4 @@
-"""How a node writes its log: lines for people, or JSON for those who collect it."""
+"""The log output of a node: text lines for people, or JSON for log collectors."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Memory that is free goes back: when cycles are looked for, and what the allocator keeps.
+"""Returns free memory to the system: when to run the garbage collector, and when to trim the heap.
 
-What a request makes goes with it, because nothing that a client can hang on to refers to itself.
-What does refer to itself in spite of that is found here: the size of the process is looked at every
-second, and when it has grown by much, cycles are looked for, first among young objects. What was
-in use then may be freed later without any growth: while the process is larger than it has been, the
-allocator is had to give back what is free, every few seconds.
+The objects of a request are freed with it, because nothing that a client can keep alive contains a
+reference cycle. Exceptions are handled here: the size of the process is checked every second, and
+when it has grown considerably the garbage collector runs, first on the young generations. Memory in
+use at that time may be freed later without further growth, so while the process is larger than it
+was before, the heap of the allocator is trimmed every few seconds.
 """
 
 from __future__ import annotations
@@ -15,31 +15,30 @@ import gc
 import os
 from collections.abc import Callable
 
-# So many new objects may live before the garbage collector looks for cycles among them, and so many
-# rounds of the younger go before one of the older. There are hardly any cycles. With Python's own
-# 700, or rounds of ten, a few requests of a thousand messages are enough to have it visit
-# everything there is, while everybody waits.
+# Thresholds of the garbage collector: new objects before a collection, and collections of a younger
+# generation before one of the older. There are hardly any cycles. With Python's defaults, 700 and
+# 10, a few requests of a thousand messages cause a full collection, which blocks all requests.
 GC_THRESHOLDS = (50_000, 1, 20)
 CHECK_SECONDS = 1.0
-GROWTH_BYTES = 32 << 20  # since the last look; less is not worth another
-# All objects are looked at only when the process has grown by this share since the last time, and
-# not before so many times as long has passed as that took.
+GROWTH_BYTES = 32 << 20  # since the last collection; less is not worth another
+# A full collection runs only when the process has grown by this share since the last one, and after
+# a pause of this many times the duration of the last one.
 GROWTH_RATIO = 0.25
 FULL_COLLECTION_PAUSE = 200
 FULL_COLLECTION_SECONDS_MIN = 10.0
-# Larger pieces of memory are had from the system and given back one by one. By default the
-# allocator raises this bound to 32 MiB once it has seen large pieces, and keeps what it freed.
+# Larger blocks are mapped individually and returned to the system when freed. By default glibc
+# raises this threshold up to 32 MiB once large blocks were freed, and then keeps them.
 SYSTEM_PIECE_BYTES_MIN = 4 << 20
 TRIM_SECONDS_MIN = 5.0
-TRIM_PAUSE = 200  # times as long as it took
-TRIM_BYTES = 16 << 20  # free memory at the end of the heap that is given back
+TRIM_PAUSE = 200  # times its duration
+TRIM_BYTES = 16 << 20  # free memory at the end of the heap that is returned
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryKeeper:
-    """Looks after the memory of a process that serves."""
+    """Controls garbage collection and heap trimming of a serving process."""
 
     def __init__(
         self,
@@ -54,15 +53,15 @@ class MemoryKeeper:
         self._collect = collect
         self._libc = _allocator()
         self._give_back = give_back or self._trim_heap
-        self._young_bytes = self._resident()  # after the last look among young objects
-        self._full_bytes = self._young_bytes  # after the last look among all
+        self._young_bytes = self._resident()  # after the last collection of the young generations
+        self._full_bytes = self._young_bytes  # after the last full collection
         self._full_at = 0.0
         self._least_bytes = self._young_bytes  # ever
         self._trim_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """From here on. What there is already lives as long as the process."""
+        """Start; existing objects are excluded, because they live as long as the process."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -82,7 +81,7 @@ class MemoryKeeper:
         self.look()
 
     def look(self) -> None:
-        """Look for cycles if the process has grown: among young objects, then among all."""
+        """Collect garbage if the process has grown: the young generations first, then all."""
         resident = self._resident()
         self._young_bytes = min(self._young_bytes, resident)
         self._full_bytes = min(self._full_bytes, resident)
@@ -106,7 +105,7 @@ class MemoryKeeper:
         self._young_bytes = self._full_bytes = self._resident()
 
     def _trim(self) -> None:
-        """Have the allocator give back what is free in the middle of its heap."""
+        """Make the allocator return free memory in the middle of its heap (malloc_trim)."""
         began = self._loop.time()
         self._give_back()
         took = self._loop.time() - began
@@ -118,7 +117,7 @@ class MemoryKeeper:
 
 
 def resident_bytes() -> int:
-    """The memory that this process holds; 0 where the system does not say."""
+    """The resident memory of this process; 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * _PAGE_BYTES
@@ -127,7 +126,7 @@ def resident_bytes() -> int:
 
 
 def _allocator() -> ctypes.CDLL | None:
-    """The C library, if it is one that can be told what to keep; None elsewhere."""
+    """The C library, if its allocator can be configured; else None."""
     try:
         library = ctypes.CDLL(None)
         library.malloc_trim.argtypes = (ctypes.c_size_t,)

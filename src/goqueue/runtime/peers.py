@@ -1,4 +1,4 @@
-"""Other nodes over real connections: one that is made to each of them, and those they make."""
+"""Connections with other nodes: one to each of them, and those that they open."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PeerConnections:
         credentials: Credentials | None,
         tls: NodeTls | None = None,
     ) -> None:
-        """Other nodes are authenticated by credentials, by TLS, or by both; never by nothing."""
+        """Other nodes are authenticated by credentials, by TLS, or by both; one is required."""
         assert credentials is not None or tls is not None, "nodes must be authenticated"
         self.server = PeerServer(clock, hello, credentials)
         self.server.on_met = self._hurry
@@ -84,7 +84,7 @@ class PeerConnections:
         if calling is not None:
             return calling.call(kind, head, body, timeout_ms=timeout_ms)
         promise: Promise[Answered] = Promise()
-        promise.reject(RequestTimedOut(f"Nobody has said yet where node {node} is; retry."))
+        promise.reject(RequestTimedOut(f"The address of node {node} is not known yet; retry."))
         return promise
 
     def notify(self, node: int, kind: PeerKind, head: bytes, body: Sequence[Buffer] = ()) -> None:
@@ -110,7 +110,7 @@ class PeerConnections:
             heard(node)
 
     def _hurry(self, node: int) -> None:
-        """A node that calls has started again: do not wait before calling it."""
+        """Reconnect at once to a node that has just connected, because it was restarted."""
         dialer = self._dialers.get(node)
         if dialer is not None:
             dialer.hurry()

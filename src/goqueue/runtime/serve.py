@@ -1,4 +1,4 @@
-"""One node as a process: open the data, listen, serve, stop cleanly when told to."""
+"""One node as a process: open the data, listen, serve, stop cleanly on a signal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(settings: Settings, ready_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT."""
     set_up_logging(settings.logging)
     _check_ready_file(ready_file)
-    # Threads that run Python (compaction) must not keep the event loop waiting for long.
+    # Threads that run Python (compaction) must not block the event loop for long.
     sys.setswitchinterval(0.001)
     compression.meter.bytes_max = settings.topics.unpacked_bytes_max
     open_files_max = min(settings.storage.open_files_max, _raise_file_limit() // 2)
@@ -84,7 +84,7 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
             node = _Node(loop, settings, disk, clock)
             node.open()
     except Exception:
-        # What was begun ends first: a thread that outlives the event loop complains on its own.
+        # Wait for running work: a thread that outlives the event loop would log errors.
         clock.close()
         raise
     if not await _either(node.ready, stopping):
@@ -104,7 +104,7 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
 
 
 async def _either(wanted: asyncio.Event, other: asyncio.Event) -> bool:
-    """Wait for one of two events; whether it was the first."""
+    """Wait for one of two events; return whether it was the first."""
     waits = [asyncio.ensure_future(one.wait()) for one in (wanted, other)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
@@ -171,9 +171,9 @@ class _Node:
                 )
 
     def open(self) -> None:
-        """Open the data; `ready` tells when the node can serve."""
+        """Open the data; `ready` resolves when the node can serve."""
         if self.broker.cluster is None:
-            # Whoever connects while logs are examined should be refused, not kept waiting.
+            # Connections during the recovery of logs should be refused, not kept waiting.
             self.broker.open()
             self._bind()
             self._accept()
@@ -183,7 +183,7 @@ class _Node:
         self._bind()
         self._listen("internal", self._internal.listen)
         self.broker.open()
-        # Clients hear where to go instead, or what this node waits for.
+        # Clients receive the address of another node, or the reason for the delay.
         self._kafka.is_ready = False
         for application in self._applications:
             application.front.is_ready = False
@@ -193,7 +193,7 @@ class _Node:
             self._discovery.start()
 
     def become_ready(self) -> None:
-        """The node is one that its cluster counts on: answer everything from here on."""
+        """Serve all requests, because the node is now an accepted member of its cluster."""
         for application in self._applications:
             application.front.is_ready = True
         self._kafka.become_ready()
@@ -240,7 +240,7 @@ class _Node:
         return host.strip("[]"), int(port)
 
     def _told_addresses(self) -> dict[str, str]:
-        """Where other nodes, and their clients, find this one."""
+        """The addresses of this node for other nodes and their clients."""
         return {name: self._told(name) for name in self.addresses}
 
     def _told(self, name: str) -> str:
@@ -255,7 +255,7 @@ class _Node:
 
 
 def _names_of(settings: Settings) -> list[str]:
-    """What this node is called over HTTP; addresses in numbers need not be among it."""
+    """The host names of this node for HTTP; IP addresses need not be listed."""
     listeners, cluster = settings.listeners, settings.cluster
     addresses = [getattr(listeners, name) for name in ("kafka", "http", "registry", "sqs")]
     addresses += [listeners.kafka_advertised, listeners.http_advertised]
@@ -266,24 +266,24 @@ def _names_of(settings: Settings) -> list[str]:
 
 
 def _bind_problem(name: str, address: Address, error: OSError) -> str:
-    """Why nobody can listen at an address, and what to do."""
+    """The reason why an address cannot be bound, and what to do."""
     another = f"choose another address with --listen-{name} HOST:PORT"
     if error.errno == errno.EADDRINUSE:
         what = f"{address} is in use by another process; stop that one, or {another}"
     elif error.errno == errno.EADDRNOTAVAIL:
         what = (
-            f"{address.host} is no address of this machine; listen at one that it has, or at "
-            f"0.0.0.0, and tell clients where to connect with --advertise-{name}"
+            f"{address.host} is not an address of this machine; listen on one that is, or on "
+            f"0.0.0.0, and give the address for clients with --advertise-{name}"
         )
     elif error.errno == errno.EACCES:
         what = f"{address} is reserved for privileged users, as ports below 1024 are; {another}"
     else:
-        what = f"{address} cannot be listened at: {error.strerror}; {another}"
+        what = f"{address} cannot be bound: {error.strerror}; {another}"
     return f"listeners.{name}: {what}"
 
 
 def _check_ready_file(ready_file: Path | None) -> None:
-    """A file that cannot be written is noticed before the start, not after it."""
+    """Check before the start that the ready file can be written."""
     if ready_file is not None and not os.access(ready_file.parent, os.W_OK | os.X_OK):
         raise InvalidSettings(
             [f"--ready-file {ready_file}: the folder {ready_file.parent} cannot be written to"]
@@ -291,7 +291,7 @@ def _check_ready_file(ready_file: Path | None) -> None:
 
 
 def _raise_file_limit() -> int:
-    """Connections and segment files need descriptors: ask for all that are allowed; how many."""
+    """Raise the limit of file descriptors to the maximum allowed, and return it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return sys.maxsize if most == resource.RLIM_INFINITY else most
@@ -307,7 +307,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 def _http_applications(settings: Settings, broker: Broker) -> tuple[Application, ...]:
-    """The API, the schema registry, which is also a part of it, and what clients of SQS use."""
+    """The HTTP API, the schema registry, which the API includes too, and the SQS front end."""
     listeners = settings.listeners
     limits = HttpLimits(
         body_bytes_max=listeners.http_body_bytes_max,
@@ -387,12 +387,12 @@ def _internal_listener(
 
 
 def _check_alone(disk: LocalDisk, settings: Settings) -> None:
-    """What a cluster has decided since is not in the log that a node alone would go by."""
+    """Refuse to run the data of a cluster member as a single node, which lacks later metadata."""
     if belongs_to_cluster(disk):
         raise InvalidSettings(
             [
                 f"cluster.peers: {settings.node.data_dir} is the data of a node in a cluster, "
-                "which cannot run alone; say who the other nodes are, or use another folder"
+                "which cannot run as a single node; give its peers, or use another folder"
             ]
         )
 

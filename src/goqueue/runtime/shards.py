@@ -1,7 +1,7 @@
 """Several nodes on one machine, so that a broker can use all its cores.
 
-A node is one process with one event loop. Here a process starts several of them, which form a
-cluster or join one, starts those again that end by accident, and ends them all when it is told.
+A node is one process with one event loop. This parent process starts several of them, which form or
+join a cluster, restarts those that fail, and stops all of them on a signal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the nodes, as it differs from the others."""
+    """The settings in which one node differs from the others."""
 
     node_id: int
     data_dir: Path
@@ -53,7 +53,7 @@ class Shard:
 
 
 def plan(settings: Settings, count: int) -> list[Shard]:
-    """The nodes and where they listen: the first where the settings say, the others beside it."""
+    """The nodes and their addresses: the first as in the settings, the others on further ports."""
     if not 1 <= count <= SHARDS_MAX:
         raise InvalidSettings([f"--shards: {count} is not from 1 to {SHARDS_MAX}"])
     root = Path(settings.node.data_dir)
@@ -83,12 +83,12 @@ def plan(settings: Settings, count: int) -> list[Shard]:
 def run_shards(
     settings: Settings, count: int, arguments: list[str], ready_file: Path | None = None
 ) -> int:
-    """Run the nodes until SIGTERM or SIGINT; `arguments` are those for all of them.
+    """Run the nodes until SIGTERM or SIGINT, each with the same `arguments`.
 
-    Returns the exit code: that of a node that could not even start, or 0.
+    Returns the exit code: that of a node that could not start, or 0.
     """
     shards = plan(settings, count)
-    # Better told once than by every node.
+    # Report problems once instead of by every node.
     NodeTls.of(settings.cluster)
     root = Path(settings.node.data_dir)
     root.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def run_shards(
 
 
 def _share_secret(settings: Settings, path: Path) -> None:
-    """Have a secret that the nodes know each other by; a new one, if they are all on their own."""
+    """Provide the secret of the nodes; generate one if the cluster consists of these nodes only."""
     cluster = settings.cluster
     is_joining = bool(cluster.peers) or cluster.discovery is not None
     if not is_joining and not has_credentials(cluster):
@@ -106,10 +106,13 @@ def _share_secret(settings: Settings, path: Path) -> None:
             is_new = make_secret_file(path)
         except OSError as error:
             raise InvalidSettings(
-                [f"cluster.secret_file: {path} cannot be made: {error.strerror}"]
+                [f"cluster.secret_file: {path} cannot be created: {error.strerror}"]
             ) from None
         if is_new:
-            _log.info("made the secret of a new cluster in %s; nodes elsewhere need it too", path)
+            _log.info(
+                "created the secret of a new cluster in %s; nodes on other machines need it too",
+                path,
+            )
     elif not path.exists() or has_credentials(cluster):
         credentials_of(cluster)
 
@@ -133,7 +136,7 @@ class _Supervisor:
         return self._code
 
     async def _keep(self, shard: Shard) -> None:
-        """Run one node for as long as nobody wants all to stop."""
+        """Run one node, and restart it when it fails, until all are stopped."""
         while not self._stopping.is_set():
             shard.ready_file.unlink(missing_ok=True)
             process = await self._launch(shard)
@@ -151,7 +154,7 @@ class _Supervisor:
                 self._stopping.set()
                 return
             _log.error(
-                "node %d has ended with code %s; starting it again",
+                "node %d has exited with code %s; restarting it",
                 shard.node_id,
                 process.returncode,
             )
@@ -159,7 +162,7 @@ class _Supervisor:
 
     async def _launch(self, shard: Shard) -> asyncio.subprocess.Process:
         command = [sys.executable, "-m", "goqueue", "serve", *self._arguments]
-        # In a session of its own: Ctrl-C is for this process, which tells the nodes by itself.
+        # In its own session, so that Ctrl-C reaches only this process, which stops the nodes.
         return await asyncio.create_subprocess_exec(
             *command, *shard.arguments(), start_new_session=True, preexec_fn=_die_with(os.getpid())
         )
@@ -180,7 +183,7 @@ class _Supervisor:
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 await ended
         except TimeoutError:
-            _log.error("process %d does not end; killing it", process.pid)
+            _log.error("process %d does not stop; killing it", process.pid)
             process.kill()
             await process.wait()
 
@@ -192,21 +195,21 @@ class _Supervisor:
                 task.cancel()
 
     def _announce(self) -> None:
-        """All nodes serve: say where, with the addresses of one kind joined for clients."""
+        """Print the addresses of all nodes, joined per listener for use by clients."""
         nodes = [self._ready[one] for one in sorted(self._ready)]
         together = {name: ",".join(node[name] for node in nodes) for name in nodes[0]}
         if self._ready_file is not None:
             new = self._ready_file.with_name(self._ready_file.name + ".new")
             new.write_text(json.dumps(together))
             new.replace(self._ready_file)
-        lines = [f"{len(nodes)} nodes are ready; Ctrl-C ends them all"]
+        lines = [f"{len(nodes)} nodes are ready; Ctrl-C stops them all"]
         lines += [f"  {name:<8} {addresses}" for name, addresses in together.items()]
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
 
 
 def _ports(settings: Settings, count: int) -> Iterator[dict[str, Address]]:
-    """Where each node listens. A port that another listener has is passed over."""
+    """The addresses of each node; ports of other listeners are skipped."""
     listeners = settings.listeners
     fields = {one.name: getattr(listeners, one.name) for one in dataclasses.fields(listeners)}
     base = {
@@ -224,7 +227,7 @@ def _ports(settings: Settings, count: int) -> Iterator[dict[str, Address]]:
             if name == "internal" and settings.node.id + at in known:
                 port = known[settings.node.id + at]
             elif port == 0:
-                # The others must be told the port before it is bound.
+                # The other nodes need the port before it is bound.
                 port = _free_port(address.host) if name == "internal" else 0
             elif at:
                 while port in taken:
@@ -241,7 +244,7 @@ def _ports(settings: Settings, count: int) -> Iterator[dict[str, Address]]:
 
 
 def _known_addresses(settings: Settings) -> dict[int, int]:
-    """The ports of those nodes that the list of peers names."""
+    """The ports of the nodes in the list of peers."""
     pairs = (one.partition("@") for one in settings.cluster.peers.split(",") if one)
     return {int(node): int(address.rpartition(":")[2]) for node, _, address in pairs}
 
@@ -255,14 +258,14 @@ def _free_port(host: str) -> int:
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:
-    """A step before a child begins: it ends in order when this process is killed."""
+    """A step before a child starts: it receives SIGTERM when this process is killed."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl
 
     def ask() -> None:
         prctl(_DIE_WITH_PARENT, signal.SIGTERM)
-        if os.getppid() != parent:  # It was killed before it could be asked.
+        if os.getppid() != parent:  # The parent was killed before this call.
             os.kill(os.getpid(), signal.SIGTERM)
 
     return ask

@@ -1,10 +1,9 @@
 """Connected sockets, on the event loop's readiness events.
 
-Requests are read into one buffer that all connections share and handled in place; only a request
-that has not come whole gets a buffer of its connection's own, which grows with what has come, not
-with what is announced. Where connections are many, `turns.py` receives for all of them. Answers go
-out with as few system calls as their parts allow; parts that are ranges of files go from the page
-cache to the socket without passing through this process.
+Requests are read into one buffer that all connections share and handled in place. An incomplete
+request gets a buffer of its own, which grows with the received data, not with the announced length.
+If there are many connections, `turns.py` receives for all of them. Responses are sent with as few
+system calls as their parts allow; ranges of files are sent by zero-copy from the page cache.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
 # Memory from the system costs nothing before it is written to, unlike a bytearray of zeros.
 MAPPED_BUFFER_BYTES_MIN = 1 << 20
-KEPT_BUFFER_BYTES_MAX = 4 << 20  # a larger one is given back as soon as its request is handled
+KEPT_BUFFER_BYTES_MAX = 4 << 20  # a larger one is released as soon as its request is handled
 MEMORY_RETRY_SECONDS = 0.1
-MEMORY_WAIT_SECONDS_MAX = 1.0  # then somebody's half-received request has to go
+MEMORY_WAIT_SECONDS_MAX = 1.0  # then a connection with a partly received request is closed
 JOINED_BYTES_MAX = 256 << 10
-GATHER_MAX = 64  # parts handed to one system call
-SEND_PER_TURN_BYTES = 4 << 20  # then others get their turn
+GATHER_MAX = 64  # parts per system call
+SEND_PER_TURN_BYTES = 4 << 20  # then other connections get their turn
 
 _AGAIN = (errno.EAGAIN, errno.EINTR)  # nothing can be done now
 
@@ -74,15 +73,15 @@ class Connect(Protocol):
 
 
 class Owner(Protocol):
-    """Whoever made a connection, and sees to its memory and to its end."""
+    """The creator of a connection, which manages its memory and its end."""
 
     loop: asyncio.AbstractEventLoop
     connect: Connect
     shared_buffer: memoryview
     receive_bytes_total: int
     complaints: Complaints
-    turns: Turns | None  # None where connections are few, or encrypted
-    unsent: UnsentBudget | None  # None where nobody outside the cluster connects
+    turns: Turns | None  # None if there are few connections, or they are encrypted
+    unsent: UnsentBudget | None  # None for connections between nodes
 
     def reserve(self, connection: SocketConnection, size: int) -> bool: ...
 
@@ -96,7 +95,7 @@ class Owner(Protocol):
 
 
 class SocketConnection:
-    """One connected socket, its receive buffer and what is still to be sent."""
+    """One connected socket, its receive buffer and its unsent data."""
 
     __slots__ = (
         "_buffer",
@@ -131,9 +130,11 @@ class SocketConnection:
         self._is_writing = False
         self._is_reading = True
         self.is_waiting_for_memory = False
-        self.receiving_since = 0.0  # when the request in the buffer began to come
+        self.receiving_since = (
+            0.0  # when the first bytes of the request in the buffer were received
+        )
         self.host = host
-        self.failure: Exception | None = None  # why it ended, if not because one end wanted that
+        self.failure: Exception | None = None  # why it ended, unless one end closed it
         self.last_active = self._loop.time()
         self._session = owner.connect(
             host, send=self._send, close=self.close, unblock=self._unblock
@@ -142,7 +143,7 @@ class SocketConnection:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is silent because the client waits for an answer."""
+        """Whether the client waits for a response, so that the connection is not idle."""
         return self._session.is_busy
 
     @property
@@ -152,7 +153,7 @@ class SocketConnection:
 
     @property
     def held_bytes(self) -> int:
-        """The memory that a half-received request takes."""
+        """The memory of a partly received request."""
         return len(self._buffer) if self._filled else 0
 
     def close(self) -> None:
@@ -177,16 +178,16 @@ class SocketConnection:
         self._session.closed()
 
     def _note_failure(self, error: Exception) -> None:
-        """Remember why the connection ends, without the frames that the error passed through.
+        """Store why the connection ends, without the traceback of the error.
 
-        Their local variables hold answers and buffers, and refer to this connection, so that only
-        the garbage collector would free them.
+        Its local variables hold responses and buffers and refer to this connection, a cycle that
+        only the garbage collector would free.
         """
         error.__traceback__ = error.__context__ = error.__cause__ = None
         self.failure = error
 
     def release_buffer(self) -> None:
-        """Give the buffer back unless it holds a part of a request."""
+        """Release the buffer unless it holds part of a request."""
         if self._buffer and not self._filled:
             self._owner.receive_bytes_total -= len(self._buffer)
             self._buffer = bytearray()
@@ -194,9 +195,9 @@ class SocketConnection:
                 self._turns.set_apart(self._fd, is_apart=False)
 
     def received(self, buffer: memoryview, length: int, now: float) -> None:
-        """Handle what has come for us in the shared buffer; or the end, or an error."""
+        """Handle received data in the shared buffer, the end of the stream, or an error."""
         if self._socket is None:
-            return  # Somebody before us in the same turn has closed it.
+            return  # It was closed earlier in the same turn.
         if length > 0:
             self.last_active = now
             self._handle(buffer, length)
@@ -206,7 +207,7 @@ class SocketConnection:
             self.close()
 
     def sent(self, answer: bytes, length: int) -> None:
-        """An answer did not go out whole when those of a turn were sent: see to the rest."""
+        """Send the rest of a response that was only partly sent with the others of its turn."""
         if self._socket is None:
             return
         if -length in _AGAIN:
@@ -230,9 +231,9 @@ class SocketConnection:
             self._turns.unwatch(self._fd)
 
     def readable(self) -> None:
-        """Receive what has come, into the buffer of our own if there is one."""
+        """Receive data, into the buffer of this connection if it has one."""
         if self._socket is None:
-            return  # Somebody before us in the same turn has closed it.
+            return  # It was closed earlier in the same turn.
         is_shared = not self._buffer
         buffer = self._owner.shared_buffer if is_shared else memoryview(self._buffer)
         try:
@@ -249,7 +250,7 @@ class SocketConnection:
         self._handle(buffer, self._filled + received)
 
     def _handle(self, buffer: memoryview, filled: int) -> None:
-        """Handle the whole requests in a buffer, and keep the rest in one of our own."""
+        """Handle the complete requests in a buffer, and keep the rest in a buffer of its own."""
         try:
             used = self._session.receive(buffer[:filled])
         except GoQueueError as error:
@@ -264,7 +265,7 @@ class SocketConnection:
         if used == filled:
             self._filled = 0
             if not SHARED_BUFFER_BYTES <= len(self._buffer) <= KEPT_BUFFER_BYTES_MAX:
-                # It has the size of the request that it was for; more of them fit the shared one.
+                # It has the size of one request; the shared buffer takes more of them.
                 self.release_buffer()
         elif not self._keep(buffer[used:filled]):
             self._await_memory(buffer[used:filled])
@@ -273,10 +274,10 @@ class SocketConnection:
             self._pause_reading()
 
     def _keep(self, rest: memoryview) -> bool:
-        """Put the rest at the start of a buffer with room for more; False without memory."""
+        """Move the rest to the start of a buffer with free space; False if there is no memory."""
         filled = len(rest)
         wanted = self._session.wanted_bytes(rest)
-        # Only data that has come earns more room, whatever length was announced.
+        # The buffer grows with received data only, whatever length was announced.
         size = max(len(self._buffer), min(wanted, max(2 * filled, BUFFER_BYTES_MIN)), filled)
         if size > len(self._buffer):
             if not self._owner.reserve(self, size):
@@ -294,7 +295,7 @@ class SocketConnection:
         return True
 
     def _await_memory(self, rest: memoryview) -> None:
-        """There is no memory for the rest of a request: go on when there is."""
+        """Wait until there is memory for the rest of a request."""
         if not self._owner.may_wait(self):
             self.close()
             return
@@ -334,11 +335,11 @@ class SocketConnection:
         if self._socket is None or self._is_reading or self._session.is_blocked:
             return
         if self.is_waiting_for_memory:
-            return  # What comes next in the stream is not in the buffer yet.
+            return  # The next bytes of the stream are not in the buffer yet.
         self._is_reading = True
         self._watch()
         if self._filled:
-            # Requests may have come while nobody was to handle them.
+            # Requests may have arrived while reading was paused.
             self._handle(memoryview(self._buffer), self._filled)
 
     def _send(self, parts: list[Part]) -> None:
@@ -349,7 +350,7 @@ class SocketConnection:
                 turns.take(self._fd, self, answer)
                 return
             if held := turns.take_back(self):
-                parts = [held, *parts]  # What it was given before comes first.
+                parts = [held, *parts]  # Earlier data is sent first.
         self.last_active = self._loop.time()
         if self._is_writing:
             self._queue(parts)
@@ -372,7 +373,7 @@ class SocketConnection:
             self._queue([memoryview(data)[sent:]])
 
     def _queue(self, parts: list[Part]) -> bool:
-        """Put parts at the end of what is to be sent; False, and closed, if a file is no good."""
+        """Append parts to the unsent data; if a file is unusable, close and return False."""
         kept_bytes = 0
         try:
             for part in parts:
@@ -398,7 +399,7 @@ class SocketConnection:
         self.close()
 
     def _write(self) -> None:
-        """Send what the socket takes now."""
+        """Send as much as the socket accepts now."""
         budget = SEND_PER_TURN_BYTES
         was_blocked = self._session.is_blocked
         try:
@@ -448,7 +449,7 @@ class SocketConnection:
             self._unsent.taken(self, freed_bytes)
         return sent
 
-    # The system calls. Each raises BlockingIOError when nothing can be done now.
+    # System calls; each raises BlockingIOError if it would block.
 
     def _receive_into(self, free: memoryview) -> int:
         assert self._socket is not None
@@ -462,7 +463,7 @@ class SocketConnection:
         self, parts: list[bytes | bytearray | memoryview], *, has_more: bool
     ) -> int:
         assert self._socket is not None
-        # Headers and the file they announce should share packets.
+        # Headers and the following file should share packets.
         return self._socket.sendmsg(parts, (), socket.MSG_MORE if has_more else 0)
 
     def _transmit_file(self, part: FileRange) -> int:
@@ -470,9 +471,9 @@ class SocketConnection:
 
 
 def _joined(parts: list[Part]) -> bytes | None:
-    """All parts in one piece; None when they are too many, too large or ranges of files."""
+    """All parts joined; None if they are too many, too large or ranges of files."""
     if len(parts) == 1 and isinstance(parts[0], bytes):
-        return parts[0]  # Most answers are a single small piece.
+        return parts[0]  # Most responses are a single small part.
     if len(parts) > GATHER_MAX or any(part.__class__ is FileRange for part in parts):
         return None
     if sum(map(len, parts)) > JOINED_BYTES_MAX:
@@ -481,7 +482,7 @@ def _joined(parts: list[Part]) -> bytes | None:
 
 
 def _kept(part: Part) -> Part:
-    """A range whose file stays open until it is sent; its bytes, when too many files would."""
+    """A range whose file is pinned until it is sent; its bytes if too many files are pinned."""
     assert isinstance(part, FileRange)
     if not isinstance(part.file, LocalFile) or part.file.try_pin():
         return part

@@ -1,7 +1,7 @@
-"""TLS between nodes: both sides show a certificate, and each checks the other's.
+"""Mutual TLS between nodes: each side verifies the certificate of the other.
 
-Only TLS 1.3 is spoken. Whoever shows a certificate of the given authorities is a node of this
-cluster; whoever is dialled must in addition be named in its certificate as it was dialled.
+Only TLS 1.3 is used. A peer with a certificate of the given authorities is a node of this cluster.
+The certificate of a node that is dialled must also contain the host name that was dialled.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _log = logging.getLogger(__name__)
 
 _Signature = tuple[tuple[int, int, int], ...]
 
-# What OpenSSL calls it when the other end does not speak TLS at all.
+# The OpenSSL error if the other end does not use TLS.
 _PLAIN = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 
 
 class NodeTls:
-    """This node's certificate, and whom it trusts.
+    """The certificate of this node, and the authorities it trusts.
 
-    The files are looked at again before each connection, so that new ones count without a restart.
-    Connections that are open go on as they are.
+    The files are checked for changes before each connection, so that new certificates need no
+    restart. Open connections are not affected.
     """
 
     def __init__(
         self, *, certificate: Path, key: Path, authorities: Path, discovered_as: str = ""
     ) -> None:
-        """`discovered_as` is the name by which nodes are found whose own names are not known."""
+        """`discovered_as` is the DNS name of discovery, which certificates must then contain."""
         self._certificate = certificate
         self._key = key
         self._authorities = authorities
@@ -49,7 +49,7 @@ class NodeTls:
 
     @classmethod
     def of(cls, settings: ClusterSettings) -> NodeTls | None:
-        """That of the settings, which have all of it or nothing; raises if files are unusable."""
+        """TLS as in the settings, which have all files or none; raises if files are unusable."""
         certificate, key = settings.tls_certificate, settings.tls_key
         authorities = settings.tls_authorities
         if certificate is None or key is None or authorities is None:
@@ -58,12 +58,12 @@ class NodeTls:
         return cls(certificate=certificate, key=key, authorities=authorities, discovered_as=name)
 
     def accept(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """The socket of somebody who connected; there is no handshake yet."""
+        """Wrap the socket of an accepted connection, before the handshake."""
         self._refresh()
         return self._server.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
     def dial(self, dialled: socket.socket, host: str) -> ssl.SSLSocket:
-        """The socket of a connection made to `host`; there is no handshake yet."""
+        """Wrap the socket of a connection to `host`, before the handshake."""
         name = self.name_of(host)
         try:
             return self.client_context().wrap_socket(
@@ -77,9 +77,9 @@ class NodeTls:
         return self._client
 
     def name_of(self, host: str) -> str:
-        """The name that the certificate of whoever is dialled there must have.
+        """The name that the certificate of the node at a host must contain.
 
-        An address that discovery found is known by the name that led to it.
+        For an address found by discovery it is the DNS name of discovery.
         """
         return self._discovered_as if self._discovered_as and _is_ip(host) else host
 
@@ -87,18 +87,18 @@ class NodeTls:
         signature = self._sign()
         if signature == self._signature:
             return
-        self._signature = signature  # Whatever comes of them, the same files are not tried twice.
+        self._signature = signature  # The same files are not loaded twice, even if loading fails.
         try:
             self._server, self._client = self._load()
         except OSError as error:
             _log.warning(
-                "the new certificate cannot be used, so the old one stays: %s", reason_of(error)
+                "the new certificate cannot be used, so the old one is kept: %s", reason_of(error)
             )
         else:
             _log.info("the certificate has changed; new connections use the new one")
 
     def _sign(self) -> _Signature:
-        """What changes when one of the files does."""
+        """A value that changes when one of the files changes."""
         try:
             found = [os.stat(path) for path in (self._certificate, self._key, self._authorities)]
         except OSError:
@@ -109,7 +109,7 @@ class NodeTls:
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         server.verify_mode = ssl.CERT_REQUIRED
-        server.num_tickets = 0  # Connections last for days; nobody resumes one.
+        server.num_tickets = 0  # Connections last for days, so sessions are not resumed.
         for context in (server, client):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.load_cert_chain(self._certificate, self._key, password=_no_password)
@@ -117,7 +117,7 @@ class NodeTls:
         return server, client
 
     def _problems(self) -> list[str]:
-        """Everything that is wrong with the files, as far as it can be told at once."""
+        """All problems with the files that can be found."""
         own = {"cluster.tls_certificate": self._certificate, "cluster.tls_key": self._key}
         authorities = {"cluster.tls_authorities": self._authorities}
         return [
@@ -159,7 +159,7 @@ def _unreadable(files: dict[str, Path]) -> list[str]:
 
 
 async def shake_hands(loop: asyncio.AbstractEventLoop, wrapped: ssl.SSLSocket) -> None:
-    """Have both ends prove who they are; raises OSError when one does not."""
+    """Perform the TLS handshake; raises OSError if it fails."""
     while True:
         try:
             wrapped.do_handshake()
@@ -187,19 +187,19 @@ async def _until(
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a connection could not be secured, in words that say where to look."""
+    """Why a connection could not be secured, with a hint at the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         return "it ended the connection during the TLS handshake; does it use TLS?"
     if isinstance(error, ssl.SSLError):
         if error.reason in _PLAIN:
-            return "it does not speak TLS, as the nodes of this cluster do"
+            return "it does not use TLS, as the nodes of this cluster do"
         if error.reason and "ALERT" in error.reason:
             return f"it refuses this node's certificate: {_spoken(error.reason)}"
         return _spoken(error.reason) if error.reason else str(error)
     if isinstance(error, TimeoutError) and not str(error):
-        return "it did not answer in time"
+        return "it did not respond in time"
     return str(error)
 
 
@@ -208,7 +208,7 @@ def _spoken(reason: str) -> str:
 
 
 def _no_password() -> str:
-    """OpenSSL would ask whoever sits at the terminal."""
+    """An empty password, because OpenSSL would prompt for one at the terminal."""
     return ""
 
 

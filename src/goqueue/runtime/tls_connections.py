@@ -1,4 +1,4 @@
-"""A connection whose bytes are encrypted on the way."""
+"""A connection encrypted by TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ssl
 from goqueue.runtime.sockets import SocketConnection
 from goqueue.wire.parts import FileRange
 
-PIECE_BYTES = 256 << 10  # that are joined, or read from a file, to be encrypted together
+PIECE_BYTES = 256 << 10  # joined, or read from a file, to be encrypted together
 
 _WAITING = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -16,9 +16,9 @@ _WAITING = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class TlsConnection(SocketConnection):
     """One connected socket after its handshake.
 
-    OpenSSL takes and gives one record of at most 16 KiB at a time. What it could not send it wants
-    to be given again, from the same byte on and no shorter; the line of what is to be sent, which
-    only grows at its end, sees to that.
+    OpenSSL writes and reads one record of at most 16 KiB at a time. A write that would block must
+    be repeated with the same bytes and at least the same length; the queue of unsent data, which
+    only grows at its end, ensures that.
     """
 
     __slots__ = ()
@@ -36,10 +36,10 @@ class TlsConnection(SocketConnection):
             if not filled:
                 raise BlockingIOError from None
         except OSError:
-            if not filled:  # Else it is raised again the next time.
+            if not filled:  # Otherwise it is raised again at the next call.
                 raise
         if filled == len(free):
-            # What is left is in OpenSSL's memory, and the event loop does not know of it.
+            # The rest is buffered by OpenSSL, so the socket does not become readable for it.
             self._loop.call_soon(self._read_on)
         return filled
 

@@ -1,7 +1,7 @@
-"""What many sockets have brought, and what is for many of them, handled in one turn.
+"""Receives from many sockets, and sends to many sockets, in one call.
 
-`_turns.c` does it compiled, without the lock of the interpreter; this says the same in plain
-Python. Sockets must not block.
+`_turns.c` is the compiled version, which releases the interpreter lock; this is the reference in
+plain Python. Sockets must be non-blocking.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 import select
 from typing import TypeVar
 
-READY_MAX = 256  # sockets that are looked at in one call; the others are still ready in the next
-APART = -1  # where bytes start that were left to the connection
+READY_MAX = 256  # sockets handled in one call; the others remain ready for the next
+APART = -1  # start of the bytes of a connection that receives by itself
 
 _Connection = TypeVar("_Connection")
 
@@ -24,11 +24,11 @@ def receive_ready(
     room_min: int,
     /,
 ) -> list[tuple[_Connection, int, int]]:
-    """Receive from all sockets that are ready, while there is room for so much.
+    """Receive from all ready sockets while the buffer has enough free space.
 
-    Each row has a connection, where in the buffer its bytes start and how many they are: 0 at the
-    end of the stream, or the negative number of an error. Nothing was received from those whose
-    descriptors are in `apart`; they come last. Descriptors without a connection are passed over.
+    Each row has a connection, the start of its bytes in the buffer, and their number: 0 at the end
+    of the stream, or a negative error number. Sockets whose descriptors are in `apart` are not
+    received from, and come last. Descriptors without a connection are skipped.
     """
     rows, rows_apart = [], []
     at = 0
@@ -50,9 +50,9 @@ def receive_ready(
 
 
 def send_all(descriptors: list[int], pieces: list[bytes], /) -> list[tuple[int, int]]:
-    """Send a piece to each; which of them did not go out whole, and how much of them did.
+    """Send one piece to each socket; return those that were not sent completely.
 
-    That is how many bytes, or the negative number of an error.
+    Each comes with the number of bytes sent, or a negative error number.
     """
     short = []
     for number, (descriptor, piece) in enumerate(zip(descriptors, pieces, strict=True)):

@@ -1,8 +1,8 @@
-"""Many connections served in one turn: received from, and sent to, with one call for all.
+"""Serves many connections in one turn: one call receives from all of them, one sends to all.
 
-A small request costs less to handle than a callback of the event loop and a system call from
-Python cost, and where many clients are, many of them are ready at once. So their sockets are in a
-set of our own, of which the event loop knows only whether any of them is ready.
+Handling a small request costs less than a callback of the event loop and a system call from Python,
+and with many clients many are ready at once. So their sockets are in a separate epoll set, and the
+event loop only waits for any of them to be ready.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from goqueue.runtime.turn_reference import APART
 
 try:
     from goqueue.runtime._turns import receive_ready, send_all
-except ImportError:  # There was no compiler where GoQueue was installed.
+except ImportError:  # GoQueue was installed without a C compiler.
     from goqueue.runtime.turn_reference import receive_ready, send_all
 
-# Of fewer, the event loop knows each: the set costs a system call more, and in plain Python it
-# saves nothing.
+# With fewer connections the event loop watches each of them: the set costs one more system call,
+# and in plain Python it saves nothing.
 CONNECTIONS_MIN = 8 if receive_ready is not turn_reference.receive_ready else sys.maxsize
-ROOM_BYTES_MIN = 64 << 10  # for what a socket has; with less, it waits until the buffer is free
-ROUNDS_MAX = 8  # of the buffer, then others get their turn
+ROOM_BYTES_MIN = 64 << 10  # space per socket; with less, it waits until the buffer is free
+ROUNDS_MAX = 8  # of the buffer, then other work gets its turn
 
 _log = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """What is served: a socket that does not block."""
+    """A connection with a non-blocking socket."""
 
     host: str
 
@@ -45,7 +45,7 @@ class Connection(Protocol):
 
 
 class Turns:
-    """The connections of one listener that want to be read, and the answers that go together."""
+    """The connections of one listener to receive from, and the responses to be sent together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, shared_buffer: memoryview) -> None:
         self._loop = loop
@@ -54,11 +54,11 @@ class Turns:
         self._apart: set[int] = set()
         self._epoll: select.epoll | None = None
         self._answers: dict[Connection, tuple[int, bytes]] = {}
-        self.is_holding = False  # whether answers are held back to be sent together
-        self.now = 0.0  # when that began
+        self.is_holding = False  # whether responses are collected to be sent together
+        self.now = 0.0  # when collecting began
 
     def watch(self, descriptor: int, connection: Connection) -> None:
-        """Tell the connection whenever something has come."""
+        """Notify the connection whenever data has arrived."""
         self._connections[descriptor] = connection
         if self._epoll is not None:
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -79,19 +79,19 @@ class Turns:
             self._epoll = None
 
     def set_apart(self, descriptor: int, is_apart: bool) -> None:
-        """Whether the connection has a buffer of its own, and receives by itself."""
+        """Note whether the connection has its own buffer, and so receives by itself."""
         if is_apart:
             self._apart.add(descriptor)
         else:
             self._apart.discard(descriptor)
 
     def hold(self) -> None:
-        """Hold answers back until `release`, which sends them together."""
+        """Collect responses until `release`, which sends them together."""
         self.is_holding = True
         self.now = self._loop.time()
 
     def take(self, descriptor: int, connection: Connection, answer: bytes) -> None:
-        """Take an answer to be sent with the others."""
+        """Add a response to be sent with the others."""
         if connection in self._answers:
             answer = self._answers[connection][1] + answer
         self._answers[connection] = descriptor, answer
@@ -108,12 +108,12 @@ class Turns:
                 connections[number].sent(pieces[number], sent)
 
     def take_back(self, connection: Connection) -> bytes:
-        """Give back what was to be sent to a connection."""
+        """Remove and return the collected data of a connection."""
         _, answer = self._answers.pop(connection, (0, b""))
         return answer
 
     def _unite(self) -> None:
-        """There are enough connections to receive from many of them at once."""
+        """Receive from many connections at once from now on, because there are enough of them."""
         self._epoll = select.epoll()
         for descriptor in self._connections:
             self._loop.remove_reader(descriptor)
@@ -126,20 +126,20 @@ class Turns:
                 return
 
     def _receive_once(self) -> int:
-        """Receive what fits the buffer, and have it handled; how much room was left."""
+        """Receive what fits into the buffer and handle it; return the free space left."""
         assert self._epoll is not None
         buffer, now, filled = self._buffer, self._loop.time(), 0
         rows = receive_ready(self._epoll, self._connections, self._apart, buffer, ROOM_BYTES_MIN)
         for connection, start, length in rows:
             try:
                 if start == APART:
-                    # These come last: one whose buffer was taken from it uses the shared one.
+                    # These come last, because one without its own buffer uses the shared one.
                     connection.readable()
                 else:
                     filled = start + max(length, 0)
                     connection.received(buffer[start:filled], length, now)
             except Exception:
-                # What others have sent is in the buffer, and must not be lost.
+                # The data of other connections is in the buffer and must not be lost.
                 _log.exception("handling what %s sent failed", connection.host)
                 connection.close()
         return len(buffer) - filled

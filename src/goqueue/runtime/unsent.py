@@ -1,8 +1,8 @@
-"""A bound on the memory of answers that clients have asked for and do not take.
+"""A limit on the memory of responses that clients have requested and do not read.
 
-What one connection asks for while it takes nothing is bounded by its protocol. Here is the bound on
-all connections together: beyond it the connection that has taken nothing for the longest time is
-closed, so that clients that do not read cost those that do nothing.
+The protocol limits the unread responses of one connection. This is the limit on all connections
+together: beyond it, the connection that has read nothing for the longest time is closed, so that
+clients that do not read do not affect the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """Whoever holds answers that are not sent yet."""
+    """A connection with unsent responses."""
 
     host: str
 
@@ -26,32 +26,32 @@ class Connection(Protocol):
 
 
 class UnsentBudget:
-    """The bytes in memory that wait to be sent, by connection, and how many there may be."""
+    """The unsent bytes in memory by connection, and their limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_total = 0
-        # The connection that has taken nothing for the longest time comes first.
+        # The connection that has read nothing for the longest time comes first.
         self._waiting: OrderedDict[Connection, int] = OrderedDict()
         self._complaints = Complaints(_log)
 
     def add(self, connection: Connection, count: int) -> None:
-        """Count what is to be sent to a connection; others may have to go for it."""
+        """Count unsent bytes of a connection; others may be closed to stay within the limit."""
         self._waiting[connection] = self._waiting.get(connection, 0) + count
         self.bytes_total += count
         while self.bytes_total > self.bytes_max:
             slowest = next((one for one in self._waiting if one is not connection), None)
             if slowest is None:
-                return  # The bound on a single answer is not ours.
+                return  # A single response is limited elsewhere.
             self._complaints.tell(
                 slowest.host,
-                "closing a connection whose client does not read its answers: all connections "
+                "closing a connection whose client does not read its responses: all connections "
                 f"together hold {self.bytes_max} unsent bytes (listeners.unsent_bytes_total_max)",
             )
             slowest.close()
 
     def taken(self, connection: Connection, freed: int) -> None:
-        """The client has taken something, and so many bytes of memory with it."""
+        """Note that the client has read something, which freed this many bytes."""
         if connection not in self._waiting:
             return
         self.bytes_total -= freed
@@ -62,12 +62,12 @@ class UnsentBudget:
             del self._waiting[connection]
 
     def forget(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
         self.bytes_total -= self._waiting.pop(connection, 0)
 
 
 def memory_of(part: Part) -> int:
-    """What a part keeps in memory until all of it is sent: a view keeps all it is a view of."""
+    """The memory that a part occupies until it is sent; a view occupies its whole buffer."""
     if isinstance(part, FileRange):
         return 0
     return memoryview(part.obj).nbytes if isinstance(part, memoryview) else len(part)

@@ -87,7 +87,7 @@ def test_new_files_count_and_broken_ones_are_told_once(
     files.key.write_text("half of a fi")
     assert tls.client_context() is first
     assert tls.client_context() is first
-    assert caplog.text.count("so the old one stays") == 1
+    assert caplog.text.count("so the old one is kept") == 1
     files.key.unlink()
     assert tls.client_context() is first
     files.key.write_bytes(good)
@@ -114,5 +114,5 @@ def test_a_host_that_no_certificate_can_name_is_an_error_like_others(authority: 
 
 def test_reasons_say_where_to_look() -> None:
     assert "does it use TLS?" in reason_of(ConnectionResetError())
-    assert reason_of(TimeoutError()) == "it did not answer in time"
+    assert reason_of(TimeoutError()) == "it did not respond in time"
     assert "Connection refused" in reason_of(ConnectionRefusedError(111, "Connection refused"))

@@ -1,5 +1,5 @@
-"""The protocol between nodes: one node calls another, which answers in any order.
+"""The peer protocol: a node calls another, which responds in any order.
 
-This room moves frames and knows who speaks to whom. It does not know what is said: messages are
-encoded by those who send them.
+This package authenticates nodes and moves frames between them. Messages are encoded by their
+senders.
 """

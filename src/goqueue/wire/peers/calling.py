@@ -1,4 +1,4 @@
-"""The calling side: one connection to another node, made again whenever it breaks."""
+"""The calling side: one connection to another node, reopened whenever it breaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from goqueue.wire.peers.frames import (
 )
 from goqueue.wire.peers.handshake import HANDSHAKE_MS_MAX, CallerHandshake, Credentials
 
-CALLS_MAX = 10_000  # that wait for their answers; one more is refused at once
+CALLS_MAX = 10_000  # calls in flight; further ones are refused at once
 UNSENT_BYTES_MAX = 64 << 20  # then notices are dropped and calls refused
 
 
@@ -36,7 +36,7 @@ class _Pending(NamedTuple):
 
 
 class Calling:
-    """What this node asks of one other node."""
+    """The calls and notices of this node to one other node."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Calling:
         """Without credentials the connections themselves must authenticate both sides (TLS)."""
         self.node_id = node_id
         self.unsent_bytes = 0
-        self.complaint = ""  # why the last connection came to nothing, if one of the two said so
+        self.complaint = ""  # why the last handshake failed, if one of the two reported it
         self._clock = clock
         self._hello = hello
         self._credentials = credentials
@@ -59,10 +59,10 @@ class Calling:
         self._send: Callable[[list[Part]], None] | None = None
         self._close: Callable[[], None] | None = None
         self._is_met = False
-        self._waiting: list[list[Part]] = []  # for the other node to say who it is
+        self._waiting: list[list[Part]] = []  # for the identity of the other node
         self._waiting_bytes = 0
 
-    # For those who call
+    # For callers
 
     @property
     def is_connected(self) -> bool:
@@ -71,9 +71,9 @@ class Calling:
     def call(
         self, kind: int, head: bytes, body: Sequence[Part] = (), *, timeout_ms: int
     ) -> Promise[Answered]:
-        """Ask for something; the promise is broken when there is no answer in time.
+        """Call the other node; the promise fails if there is no response in time.
 
-        Whether it was done is then unknown, unless the error is of those that the other raised.
+        The outcome is then unknown, unless the error was raised by the other node.
         """
         promise: Promise[Answered] = Promise()
         refusal = self._refusal()
@@ -88,7 +88,7 @@ class Calling:
         return promise
 
     def notify(self, kind: int, head: bytes, body: Sequence[Part] = ()) -> None:
-        """Say something that may be lost on the way."""
+        """Send a notice, which may be lost."""
         if self._refusal() is None:
             self._transmit(frame_parts(Role.NOTICE, kind, NO_CALL, head, body))
 
@@ -97,7 +97,9 @@ class Calling:
             return RequestTimedOut(f"Node {self.node_id} cannot be reached now; retry.")
         unsent = self.unsent_bytes + self._waiting_bytes
         if len(self._pending) >= CALLS_MAX or unsent > UNSENT_BYTES_MAX:
-            return RequestTimedOut(f"Too much waits for node {self.node_id}; retry later.")
+            return RequestTimedOut(
+                f"Too many calls to node {self.node_id} are in flight; retry later."
+            )
         return None
 
     def _transmit(self, parts: list[Part]) -> None:
@@ -124,12 +126,12 @@ class Calling:
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Calling:
-        """Take a connection that was just made; there is one at a time."""
+        """Use a new connection; there is one at a time."""
         assert self._send is None, "a node is dialled once at a time"
         self._send, self._close = send, close
         self.unsent_bytes = 0
         self.complaint = ""
-        # Not at once: whoever owns the socket is still being made.
+        # Not at once, because the owner of the socket is still being constructed.
         self._clock.call_soon(partial(self._introduce, send))
         return self
 
@@ -141,7 +143,7 @@ class Calling:
         send(self._handshake.begin())
 
     def _give_up(self) -> None:
-        """Whoever listens there takes too long to say who it is."""
+        """Close the connection, because the handshake takes too long."""
         self._hang_up(f"node {self.node_id}: no answer within {HANDSHAKE_MS_MAX} ms")
 
     def _end_handshake(self) -> None:
@@ -156,7 +158,7 @@ class Calling:
 
     @property
     def is_busy(self) -> bool:
-        return True  # A silent connection to another node is not an idle one.
+        return True  # Connections between nodes are never closed as idle.
 
     def receive(self, data: memoryview) -> int:
         at = 0
@@ -174,7 +176,7 @@ class Calling:
         return wanted_bytes(data)
 
     def closed(self) -> None:
-        """The connection broke: nobody knows what became of the calls under way."""
+        """Fail all calls in flight, whose outcome is unknown after the connection broke."""
         self._send = self._close = None
         self._is_met = False
         self._end_handshake()
@@ -192,7 +194,7 @@ class Calling:
             return
         pending = self._pending.pop(frame.call, None)
         if pending is None:
-            return  # The answer comes too late: its caller was told so.
+            return  # The response is late; the call has already timed out.
         pending.alarm.cancel()
         if frame.role is Role.ANSWER:
             pending.promise.resolve(Answered(frame.head, frame.body))
@@ -203,7 +205,7 @@ class Calling:
 
     def _meet(self, frame: Frame) -> None:
         if self._handshake is None or self._send is None:
-            raise MalformedRequest("A node must not answer before it is asked.")
+            raise MalformedRequest("A node must not send a response without a call.")
         try:
             step = self._handshake.receive(frame)
         except GoQueueError as error:
@@ -228,7 +230,7 @@ class Calling:
                 self._send(parts)
 
     def _hang_up(self, complaint: str) -> None:
-        """End the connection; whoever made it sees to it that the reason is told once."""
+        """Close the connection; its creator logs the reason once."""
         self.complaint = complaint
         if self._close is not None:
             self._close()

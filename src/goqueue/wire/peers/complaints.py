@@ -1,17 +1,17 @@
-"""Why somebody is turned away, told once and not each time they try again."""
+"""Logs why peers are refused, once per reason and not at each retry."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-TOLD_MAX = 1_000  # reasons remembered; beyond it some are told once more
-LINES_MAX = 20  # within the time below, where a clock is given; the others are only counted
+TOLD_MAX = 1_000  # remembered reasons; beyond it some are logged again
+LINES_MAX = 20  # lines per period below, if a clock is given; further ones are only counted
 LINES_MS = 60_000
 
 
 class Complaints:
-    """What was told already, by whom it is about."""
+    """The reasons already logged, by peer."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class Complaints:
         *,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """With a clock the number of lines is bounded, for those who come from many addresses."""
+        """With a clock the rate of log lines is limited, for peers from many addresses."""
         self._log = log
         self._level = level
         self._now_ms = now_ms
@@ -52,6 +52,6 @@ class Complaints:
         return self._lines <= LINES_MAX
 
     def settle(self, who: str) -> None:
-        """All is well with them now, so that the next trouble is news again."""
+        """Forget the reason of a peer that is accepted again, so that the next one is logged."""
         for one in [one for one in self._told if one[0] == who]:
             del self._told[one]

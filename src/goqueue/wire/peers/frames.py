@@ -1,8 +1,8 @@
-"""Frames between nodes: bytes in, frames out, and back.
+"""The codec of frames between nodes.
 
-A frame says what it is, which kind of message it carries and to which call it belongs. Its head
-is a message in the encoding of whoever sent it. Its body is raw bytes, mostly batches of records,
-and is handed on as a view of the receive buffer: whoever needs it later copies it.
+A frame has a role, the kind of its message and the number of its call. Its head is a message in the
+encoding of its sender. Its body is raw bytes, mostly record batches, and is passed on as a view of
+the receive buffer, so it must be copied to be kept.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from goqueue.wire.parts import Part
 
 PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX = 128 << 20
-HANDSHAKE_FRAME_BYTES_MAX = 2_048  # of a frame of somebody who has not proved who it is
+HANDSHAKE_FRAME_BYTES_MAX = 2_048  # of a frame of an unauthenticated peer
 NO_CALL = 0
-# Whoever only asks who is there is no node, and can ask its own address too.
+# Used by discovery, which identifies nodes and may reach its own address.
 ASKING_ID = -1
 NONCE_BYTES = 32
 PROOF_BYTES = 32
@@ -35,7 +35,7 @@ _MAGIC = b"GQPR"
 
 
 class Role(IntEnum):
-    """What a frame is to the one who gets it."""
+    """The role of a frame for its receiver."""
 
     HELLO = 0
     CALL = 1
@@ -55,21 +55,21 @@ class Frame(NamedTuple):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who speaks. The first frame in each direction, before anything is believed."""
+    """The identity of a node; the first frame in each direction, before authentication."""
 
     cluster_id: Annotated[str, Meta(max_length=256)]
     node_id: Annotated[int, Meta(ge=ASKING_ID, le=(1 << 31) - 1)]
     version: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = PROTOCOL_VERSION
     magic: bytes = _MAGIC
-    # Where a secret authenticates the nodes: see `handshake`.
+    # If nodes authenticate by a secret; see `handshake`.
     nonce: Annotated[bytes, Meta(max_length=NONCE_BYTES)] = b""
     key_ids: Annotated[list[bytes], Meta(max_length=16)] = []
     proof: Annotated[bytes, Meta(max_length=PROOF_BYTES)] = b""
-    callee_id: int = ASKING_ID  # the node that the caller means to call
+    callee_id: int = ASKING_ID  # the node that the caller expects
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True):
-    """What the callee has the caller prove that it knows the secret by."""
+    """The challenge of the callee, by which the caller proves that it has the secret."""
 
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
     key_id: Annotated[bytes, Meta(max_length=NONCE_BYTES)]
@@ -84,7 +84,7 @@ _encode = msgspec.msgpack.Encoder().encode
 def frame_parts(
     role: Role, kind: int, call: int, head: bytes, body: Sequence[Part] = ()
 ) -> list[Part]:
-    """A frame, ready to be sent."""
+    """Encode a frame."""
     length = _AFTER_LENGTH + len(head) + sum(map(len, body))
     if length > FRAME_BYTES_MAX:
         raise RequestTooLarge(f"A frame between nodes has at most {FRAME_BYTES_MAX} bytes.")
@@ -108,7 +108,7 @@ def refusal_parts(kind: int, call: int, refusal: Refusal) -> list[Part]:
 
 
 def take_frame(data: memoryview, bytes_max: int = FRAME_BYTES_MAX) -> tuple[Frame, int] | None:
-    """The frame that `data` begins with and its length, or None while it has not come whole."""
+    """The frame at the start of `data` and its length, or None if it is incomplete."""
     if len(data) < _HEAD.size:
         if len(data) >= _LENGTH.size:
             _check_length(_LENGTH.unpack_from(data)[0], bytes_max)
@@ -118,7 +118,7 @@ def take_frame(data: memoryview, bytes_max: int = FRAME_BYTES_MAX) -> tuple[Fram
     end = _LENGTH.size + length
     head_end = _HEAD.size + head_length
     if head_end > end:
-        raise MalformedRequest("A frame between nodes says its head is longer than itself.")
+        raise MalformedRequest("The head of a frame between nodes is longer than the frame.")
     if len(data) < end:
         return None
     if role not in Role.__members__.values():
@@ -128,20 +128,20 @@ def take_frame(data: memoryview, bytes_max: int = FRAME_BYTES_MAX) -> tuple[Fram
 
 
 def wanted_bytes(data: memoryview) -> int:
-    """How many bytes the frame at the start of `data` has, as far as that can be told."""
+    """The length of the frame at the start of `data`, if enough of it was received."""
     if len(data) < _LENGTH.size:
         return _LENGTH.size
     return _LENGTH.size + int(_LENGTH.unpack_from(data)[0])
 
 
 def read_hello(frame: Frame) -> Hello:
-    """Who speaks, if the frame says so in a way we understand."""
+    """Decode the identity of a node."""
     if frame.role is not Role.HELLO:
-        raise MalformedRequest("A node must say who it is before anything else.")
+        raise MalformedRequest("The first frame of a node must be its identity.")
     try:
         hello = _hello_decoder.decode(frame.head)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"This is not how a node says who it is: {error}.") from error
+        raise MalformedRequest(f"The identity of a node cannot be decoded: {error}.") from error
     if hello.magic != _MAGIC:
         raise MalformedRequest("This listener is for other nodes; clients have their own.")
     return hello
@@ -151,12 +151,12 @@ def read_challenge(frame: Frame) -> Challenge:
     try:
         return _challenge_decoder.decode(frame.head)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"This is not how a node asks for a proof: {error}.") from error
+        raise MalformedRequest(f"The challenge of a node cannot be decoded: {error}.") from error
 
 
 def read_proof(frame: Frame) -> bytes:
     if frame.role is not Role.PROOF or len(frame.head) != PROOF_BYTES:
-        raise MalformedRequest("A node must prove that it knows the secret of the cluster.")
+        raise MalformedRequest("A node must prove that it has the secret of the cluster.")
     return frame.head
 
 
@@ -164,7 +164,7 @@ def read_refusal(frame: Frame) -> Refusal:
     try:
         return _refusal_decoder.decode(frame.head)
     except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"This is not how a node refuses: {error}.") from error
+        raise MalformedRequest(f"The refusal of a node cannot be decoded: {error}.") from error
 
 
 def _check_length(length: int, bytes_max: int) -> None:

@@ -1,16 +1,16 @@
-"""How two nodes prove to each other that they know the secret of their cluster.
+"""The handshake by which two nodes prove to each other that they have the secret of the cluster.
 
-The caller says who it is and sends a nonce; the callee answers with a nonce of its own; the caller
-proves that it knows the secret, and only then does the callee prove the same and say who it is:
+The caller sends its identity and a nonce; the callee responds with its own nonce; the caller proves
+that it has the secret, and only then does the callee send its identity and its proof:
 
-    caller -> callee  HELLO      caller's id and cluster, nonce, ids of the secrets it knows
+    caller -> callee  HELLO      caller's id and cluster, nonce, ids of the secrets it has
     callee -> caller  CHALLENGE  nonce, id of the secret to use
     caller -> callee  PROOF      HMAC
     callee -> caller  HELLO      callee's id and cluster, HMAC
 
-A proof is an HMAC-SHA-256 over the direction, both nonces, both ids and the cluster, so none can be
-replayed, sent back to its author, or used with another node than the one that was meant. Without
-encryption nothing protects the frames that follow from somebody on the path who changes them.
+A proof is an HMAC-SHA-256 over the direction, both nonces, both ids and the cluster. It cannot be
+replayed, reflected to its author, or used with another node. Without TLS the frames that follow are
+not protected against an attacker on the path who modifies them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from goqueue.wire.peers.frames import (
     read_refusal,
 )
 
-SECRETS_MAX = 2  # the current one and the one before it
-HANDSHAKE_MS_MAX = 5_000  # then whoever has not proved anything is disconnected
-REFUSAL_LENGTH_MAX = 300  # of what somebody unproven says, which ends up in the log
+SECRETS_MAX = 2  # the current one and the previous one
+HANDSHAKE_MS_MAX = 5_000  # then an unauthenticated peer is disconnected
+REFUSAL_LENGTH_MAX = 300  # of text from an unauthenticated peer, which ends up in the log
 
 _KEY_ID_BYTES = 8
 _IDS = Struct(">qq")
@@ -57,14 +57,14 @@ _OTHER_SECRET = (
 
 
 class Unproven(MalformedRequest):
-    """Somebody has not proved that it is a node of this cluster."""
+    """A peer has not proved that it is a node of this cluster."""
 
 
 class Credentials:
-    """The secrets by which nodes of this cluster know each other, the one to use first."""
+    """The secrets by which nodes of this cluster authenticate, the current one first."""
 
     def __init__(self, secrets: Sequence[str], new_nonce: Callable[[], bytes]) -> None:
-        """`new_nonce` gives `NONCE_BYTES` bytes that nobody can foresee."""
+        """`new_nonce` returns `NONCE_BYTES` unpredictable bytes."""
         assert 1 <= len(secrets) <= SECRETS_MAX
         self.new_nonce = new_nonce
         self._keys: dict[bytes, bytes] = {}
@@ -77,7 +77,7 @@ class Credentials:
         return list(self._keys)
 
     def choose(self, key_ids: Sequence[bytes]) -> bytes | None:
-        """The first of somebody's secrets that is known here too."""
+        """The first secret of a peer that this node has too."""
         return next((one for one in key_ids if one in self._keys), None)
 
     def proof(
@@ -100,7 +100,7 @@ class Credentials:
 
 
 class CallerHandshake:
-    """The side of the node that has made the connection."""
+    """The handshake of the node that opened the connection."""
 
     def __init__(self, credentials: Credentials | None, hello: Hello, callee_id: int) -> None:
         """Without credentials the connection itself must have authenticated both (TLS)."""
@@ -117,9 +117,9 @@ class CallerHandshake:
         return hello_parts(self._hello)
 
     def receive(self, frame: Frame) -> list[Part] | Hello:
-        """What to send next; or who the other is, once it has proved it.
+        """The next frame to send, or the identity of the callee once it has proved it.
 
-        Raises MalformedRequest with the reason when nothing will come of it.
+        Raises MalformedRequest with the reason if the handshake fails.
         """
         if frame.role is Role.REFUSAL:
             raise MalformedRequest(f"it refuses us: {_shown(read_refusal(frame).text)}")
@@ -149,7 +149,7 @@ class CallerHandshake:
             raise MalformedRequest("it asks for a proof that this node cannot give")
         self._key_id = challenge.key_id
         self._nonces = (self._nonce, challenge.nonce)
-        # Of the callee only its id is known, and that only if a certain node is meant.
+        # Only the id of the callee is known, and only if a certain node is expected.
         callee = Hello("", self._hello.callee_id)
         return proof_parts(
             self._credentials.proof(self._key_id, _CALLER, self._nonces, self._hello, callee)
@@ -157,7 +157,7 @@ class CallerHandshake:
 
 
 class CalleeHandshake:
-    """The side of the node to which the connection was made."""
+    """The handshake of the node that accepted the connection."""
 
     def __init__(self, credentials: Credentials | None) -> None:
         self._credentials = credentials
@@ -166,7 +166,7 @@ class CalleeHandshake:
         self._nonces = (b"", b"")
 
     def receive(self, frame: Frame, mine: Hello) -> list[Part] | Hello:
-        """What to send next; or who the caller is, once it has proved it.
+        """The next frame to send, or the identity of the caller once it has proved it.
 
         Raises Unproven with the reason, for the caller and for the log.
         """
@@ -181,7 +181,7 @@ class CalleeHandshake:
             )
         if self._credentials is None:
             return caller
-        # Who only asks who is here does not know whom it calls. It may do nothing else.
+        # Discovery does not know which node it calls, and may do nothing else.
         expected = ASKING_ID if caller.node_id == ASKING_ID else mine.node_id
         if caller.nonce and caller.callee_id != expected:
             raise Unproven(
@@ -204,7 +204,7 @@ class CalleeHandshake:
             raise Unproven(_OTHER_SECRET)
 
     def welcome(self, caller: Hello, mine: Hello) -> list[Part]:
-        """Say who this node is, with the proof of it."""
+        """The identity of this node, with its proof."""
         if self._credentials is not None:
             proof = self._credentials.proof(self._key_id, _CALLEE, self._nonces, caller, mine)
             mine = msgspec.structs.replace(mine, proof=proof)
@@ -216,7 +216,7 @@ def _mac(key: bytes, data: bytes) -> bytes:
 
 
 def _shown(text: str) -> str:
-    """What somebody unproven has said, fit for the log."""
+    """The text of an unauthenticated peer, made safe for the log."""
     return ascii(text[:REFUSAL_LENGTH_MAX])[1:-1]
 
 

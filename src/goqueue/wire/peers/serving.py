@@ -1,4 +1,4 @@
-"""The answering side: connections that other nodes have made to this one."""
+"""The serving side: connections that other nodes have opened to this one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from goqueue.wire.peers.frames import (
 )
 from goqueue.wire.peers.handshake import HANDSHAKE_MS_MAX, CalleeHandshake, Credentials, Unproven
 
-CALLS_MAX = 1_000  # of one connection that may wait for their answers
+CALLS_MAX = 1_000  # in flight on one connection
 UNSENT_BYTES_MAX = 64 << 20
-# Connections that have not proved anything yet. One more takes the place of the oldest, so that
-# nobody can keep nodes out by holding all of them.
+# Unauthenticated connections. A further one replaces the oldest, so that nodes cannot be locked out
+# by occupying all of them.
 STRANGERS_MAX = 256
 STRANGERS_PER_ADDRESS_MAX = 64  # as many nodes as one machine may have
 
@@ -39,20 +39,20 @@ _log = logging.getLogger(__name__)
 
 
 class PeerServer:
-    """What this node does for others, by kind of message."""
+    """The handlers of calls from other nodes, by kind of message."""
 
     def __init__(
         self, clock: Clock, hello: Callable[[], Hello], credentials: Credentials | None
     ) -> None:
         """Without credentials the connections themselves must authenticate both sides (TLS)."""
         self.clock = clock
-        self.hello = hello  # what this node says of itself, as far as it knows by now
+        self.hello = hello  # the identity of this node, as far as it is known yet
         self.credentials = credentials
         self.handlers: dict[int, Handler] = {}
         self.notice_handlers: dict[int, NoticeHandler] = {}
         self.complaints = Complaints(_log, now_ms=clock.now_ms)
         self._strangers: dict[Serving, str] = {}  # with their addresses, the oldest first
-        # Told who has made a connection: a sign that it can be reached too.
+        # Notified which node has connected, because that node is likely reachable too.
         self.on_met: Callable[[int], None] = lambda node: None
 
     def connect(
@@ -71,18 +71,18 @@ class PeerServer:
     def _make_room(self, host: str) -> None:
         of_host = [one for one, address in self._strangers.items() if address == host]
         if len(of_host) >= STRANGERS_PER_ADDRESS_MAX:
-            of_host[0].turn_away("too many connections at once that prove nothing")
+            of_host[0].turn_away("too many unauthenticated connections at once")
         elif len(self._strangers) >= STRANGERS_MAX:
             oldest = next(iter(self._strangers))
-            oldest.turn_away("too many connections at once that prove nothing")
+            oldest.turn_away("too many unauthenticated connections at once")
 
     def known(self, serving: Serving) -> None:
-        """A connection has proved who makes it, or is closed."""
+        """Note that a connection is authenticated or closed."""
         self._strangers.pop(serving, None)
 
 
 class Serving:
-    """One connection, made by another node."""
+    """One connection opened by another node."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Serving:
         return self._calls > 0
 
     def receive(self, data: memoryview) -> int:
-        """Handle the whole frames that `data` begins with; return how many bytes they have."""
+        """Handle the complete frames at the start of `data`; return their length."""
         at = 0
         while not self._is_closed and not self.is_blocked:
             if self._caller is None:
@@ -139,20 +139,20 @@ class Serving:
         self._alarm.cancel()
         self._server.known(self)
 
-    # Before it is known who calls
+    # Before authentication
 
     def _shake_hands(self, data: memoryview) -> int:
-        """Take one frame of somebody unproven; how many bytes it has, 0 while it is not whole."""
+        """Handle one frame of an unauthenticated peer; return its length, 0 if it is incomplete."""
         try:
             taken = take_frame(data, HANDSHAKE_FRAME_BYTES_MAX)
             if taken is None:
                 return 0
             step = self._handshake.receive(taken[0], self._server.hello())
         except GoQueueError as error:
-            # Frames that make no sense have as many reasons as their senders like.
+            # One reason for all invalid frames, because the sender controls their texts.
             is_known = isinstance(error, Unproven)
             self.turn_away(
-                str(error) if is_known else "it does not speak as a node does", tells=is_known
+                str(error) if is_known else "it does not use the peer protocol", tells=is_known
             )
             return len(data)
         if isinstance(step, Hello):
@@ -165,7 +165,7 @@ class Serving:
         self.turn_away(f"it has not proved who it is within {HANDSHAKE_MS_MAX} ms")
 
     def turn_away(self, reason: str, *, tells: bool = False) -> None:
-        """End a connection that has proved nothing; with `tells` the other hears why."""
+        """Close an unauthenticated connection; with `tells` the reason is sent to the peer."""
         if self._is_closed or self._caller is not None:
             return
         self._server.complaints.tell(self._host, f"turned away: {reason}")
@@ -187,7 +187,7 @@ class Serving:
     def _note(self, caller: int, frame: Frame) -> None:
         notice_handler = self._server.notice_handlers.get(frame.kind)
         if notice_handler is None:
-            return  # A later version may say more than we understand.
+            return  # A later version may send unknown kinds of messages.
         try:
             notice_handler(caller, frame.head, frame.body)
         except GoQueueError:
@@ -210,7 +210,7 @@ class Serving:
         self._alarm.cancel()
         self._send(self._handshake.welcome(caller, mine))
         if caller.node_id == ASKING_ID:
-            self._close()  # It has its answer. What it has proved is good for nothing else.
+            self._close()  # Discovery has its response, and may make no further calls.
             return
         self._caller = caller
         self._server.on_met(caller.node_id)
@@ -236,7 +236,7 @@ class Serving:
         if self._is_closed:
             return
         if isinstance(error, msgspec.MsgspecError):
-            # Some of what is in a call comes from clients, who must not break the connection.
+            # Part of a call comes from clients, which must not be able to break the connection.
             error = InvalidRequest(f"A call of the kind {kind} cannot be read: {error}.")
         if isinstance(error, GoQueueError):
             self._send(refusal_parts(kind, call, refusal_of(error)))
@@ -250,13 +250,13 @@ class Serving:
             self._unblock()
 
     def _fail(self, kind: int, error: Exception | None = None) -> None:
-        """What was said makes no sense, or we have a fault: end the connection, not the node."""
+        """Close the connection, not the node, after an invalid message or an internal error."""
         _log.error("a message of the kind %d failed", kind, exc_info=error or True)
         self._close()
 
 
 def _unwelcome(caller: Hello, mine: Hello) -> str | None:
-    """Why a node may not speak to this one, if so."""
+    """The reason why a node is refused, if there is one."""
     if mine.cluster_id and caller.cluster_id and caller.cluster_id != mine.cluster_id:
         return (
             f"Node {caller.node_id} belongs to cluster {caller.cluster_id}, and this one to "

@@ -281,7 +281,7 @@ def test_calls_beyond_the_bound_are_refused_at_once(
     monkeypatch.setattr(calling, "CALLS_MAX", 3)
     outcomes = [pair.call(LATE) for _ in range(4)]
     assert [bool(one) for one in outcomes] == [False, False, False, True]
-    assert "Too much waits" in str(outcomes[3][0])
+    assert "are in flight" in str(outcomes[3][0])
 
 
 def test_who_does_not_say_who_it_is_is_not_heard() -> None:

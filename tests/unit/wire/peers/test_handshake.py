@@ -268,7 +268,7 @@ def test_what_strangers_do_is_told_at_a_bounded_rate(
             memoryview(b"GET / HTTP/1.1\r\n")
         )
     assert len(caplog.records) == LINES_MAX
-    assert "10.1.0.0: turned away: it does not speak as a node does" in caplog.text
+    assert "10.1.0.0: turned away: it does not use the peer protocol" in caplog.text
     for number in range(500):  # whatever it varies, one address has one line
         door.connect("10.9.9.9").receive(memoryview(number.to_bytes(4, "big")))
     assert len(caplog.records) == LINES_MAX
