@@ -117,7 +117,7 @@ def test_dead_letters_are_shown_and_brought_back(
 ) -> None:
     assert "has no dead letters" in goqueue("queue", "dead-letters", topic)
     assert goqueue("queue", "redrive", topic) == f"Topic {topic} has no dead letters.\n"
-    with pytest.raises(UnknownTopic, match="made with the first dead letter"):
+    with pytest.raises(UnknownTopic, match="created with the first dead letter"):
         api.dead_letters(topic).redrive()
     api.publish_many(topic, ["a", "b", "c"])
     queue = api.queue(topic, group=group)

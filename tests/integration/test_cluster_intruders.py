@@ -144,7 +144,7 @@ def test_not_even_a_node_may_have_terms_jump(cluster: Cluster) -> None:
                 intruder.shake_hands(new_credentials(), Hello("", sender), number)
                 intruder.notify(PeerKind.QUORUM, message)
         eventually(
-            lambda node=node: node.log_text.count("quorum message cannot be read") >= 2,  # type: ignore[misc]
+            lambda node=node: node.log_text.count("quorum message cannot be decoded") >= 2,  # type: ignore[misc]
             because="both messages were refused",
         )
     check_serves(cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.test_cluster_queues_afar import ack, owner, receive, send, values_of
+from tests.simulation.test_cluster_remote_queues import ack, owner, receive, send, values_of
 
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.records import Source

@@ -11,7 +11,7 @@ STORIES = (
     "test_cluster:test_nothing_that_all_have_acknowledged_is_lost:5",
     "test_cluster_everything:"
     "test_every_promise_is_kept_whatever_happens_to_nodes_disks_and_clocks:1",
-    "test_cluster_forming:test_a_voter_with_a_new_disk_is_taken_in_again_and_nothing_is_lost:1",
+    "test_cluster_formation:test_a_voter_with_a_new_disk_is_taken_in_again_and_nothing_is_lost:1",
     "test_cluster_publishing:test_published_messages_are_stored_once_whatever_happens:1",
     "test_cluster_schemas:test_an_id_never_means_two_schemas:1",
     "test_quorum:test_facts_survive_whatever_happens_to_nodes_and_network:1",
