@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.test_cluster_remote_queues import ack, owner, receive, send, values_of
 
 from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.records import Source
@@ -16,6 +15,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from tests.simulation.cluster_queues import TOPIC, begin, begin_far_away
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
+from tests.simulation.test_cluster_remote_queues import ack, owner, receive, send, values_of
 
 TAKEN_MS = 20_000
 

@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from pyspark.sql import SparkSession
 
 from goqueue.cli import pipeline
 from goqueue.cli.main import main
@@ -57,7 +58,10 @@ def test_bad_input_is_refused_before_spark_is_started(
     words: tuple[str, ...],
     complaint: str,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    def started(_: SparkSession.Builder) -> None:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", started)
     assert run(monkeypatch, *words) == 1
     assert complaint in capsys.readouterr().err
 
