@@ -166,6 +166,7 @@ def test_receipts_are_good_at_the_next_owner(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, settings={"delivery.partitions": 1})
     try:
         cluster.start()
+        cluster.until_in_sync("__delivery")  # A node serves before all of them know of it.
         owner = cluster.nodes[cluster.leader_of("__delivery")]
         held = Held(owner)
         held.hold_over_http()
