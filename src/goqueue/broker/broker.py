@@ -43,7 +43,7 @@ from goqueue.broker.replication.single_to_cluster import facts_of_single_node
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.schemas.validation import Validation
-from goqueue.broker.shards.leadership import CoordinatorLifecycle
+from goqueue.broker.shards.leadership import Leadership
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.streams.polling import StreamPolling
 from goqueue.broker.streams.progress import StreamProgress
@@ -213,7 +213,13 @@ class Broker:
         """Create stream groups, transactions and queue groups."""
         settings, clock = self.settings, self.clock
         self.dynamic_settings = DynamicSettings(self.topics.facts.log, settings.groups)
-        self.groups = Groups(clock, self.topics, settings.groups, self.dynamic_settings.group_times)
+        self.groups = Groups(
+            clock,
+            self.topics,
+            self.leaders,
+            settings.groups,
+            self.dynamic_settings.group_times,
+        )
         if self.cluster is not None:
             quorum = self.cluster.quorum
             confirming = Confirming(
@@ -341,7 +347,7 @@ class Broker:
             replication_factor=self.settings.cluster.replication_factor,
             new_id=self.new_id,
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
-            maker_of=self.coordinator_of,
+            maker_of=self.groups.coordinator_of,
         )
         self.queue_receiving = QueueReceiving(clock, self.queues)
         self.queue_purging = QueuePurging(clock, self.named_queues, self.queues, self.schedules)
@@ -368,15 +374,6 @@ class Broker:
             outbox=outbox,
         )
         return partial(publisher.publish, partition=None)
-
-    def coordinator_of(self, group: str) -> int:
-        """Return the coordinator of stream groups of this name; -1 if there is none."""
-        topic = self.topics.find(OFFSETS_TOPIC)
-        if self.cluster is None:
-            return self.node_id
-        if topic is None:
-            return -1
-        return self.leaders.node_of(topic, self.groups.partition_of(group))
 
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
@@ -419,52 +416,50 @@ class Broker:
         """Open everything on disk; afterwards the node can serve."""
         self.topics.open()
         self.dynamic_settings.open()
-        if self.cluster is not None:
-            self._open_in_cluster(self.cluster)
-            return
-        self.groups.open()
+        leadership = self._follow_leadership()
         self.queues.open()
         self.schedules.open()
         self.schemas.open()
-        # After all participants of transactions: it notifies them of outcomes.
+        leadership.open()
         self.transactions.open()
-        self.redrives.open()
-        self.named_queue_moves.resume()
+        if self.cluster is not None:
+            self._join(self.cluster)
+        else:
+            self.redrives.open()
+            self.named_queue_moves.resume()
         self.upkeep.start()
         self.compactor.start()
 
-    def _open_in_cluster(self, cluster: Clustering) -> None:
-        """Start coordinators with the leadership of internal partitions."""
-        lifecycle = CoordinatorLifecycle(self.clock, cluster, self._role_changed)
-        cluster.replicas.on_role(lifecycle.role_changed)
-        self.transactions.open_in_cluster()
-        self.queues.open()
-        # Remove folders of topics that were deleted while the node was down; by now the metadata is
-        # current.
+    def _follow_leadership(self) -> Leadership:
+        """Connect the owners of internal partitions with their leadership."""
+        leadership = Leadership(self.clock, self.topics, self.cluster)
+        groups, transactions = self.groups.shards, self.transactions.shards
+        leadership.register(OFFSETS_TOPIC, lead=groups.lead, resign=groups.resign)
+        leadership.register(OFFSETS_TOPIC, resign=self.stream_polling.resign)
+        if self.cluster is not None:
+            queues, redrives, schedules = self.queues, self.redrives, self.schedules
+            leadership.register(DELIVERY_TOPIC, lead=queues.lead, resign=queues.resign)
+            forget, resume = self._queue_sender.forget, self.named_queue_moves.resume
+            leadership.register(DELIVERY_TOPIC, lead=forget, resign=forget)
+            leadership.register(DELIVERY_TOPIC, lead=redrives.lead, resign=redrives.resign)
+            leadership.register(DELIVERY_TOPIC, lead=resume, resign=resume)
+            leadership.register(SCHEDULED_TOPIC, lead=schedules.lead, resign=schedules.resign)
+            leadership.register(SCHEMAS_TOPIC, lead=self.schemas.lead, resign=self.schemas.resign)
+        # After the other participants of transactions, which it notifies of outcomes.
+        leadership.register(TRANSACTION_TOPIC, lead=transactions.lead, resign=transactions.resign)
+        return leadership
+
+    def _join(self, cluster: Clustering) -> None:
+        """Take part in the cluster, now that everything follows its decisions."""
+        cluster.replicas.on_role(self._role_changed)
+        # Remove folders of topics that were deleted while the node was down; by then the metadata
+        # is current.
         cluster.when_trusted(partial(self.topics.remove_strays, cluster.quorum.node_id))
         cluster.start()
-        self.schemas.open()
-        self.upkeep.start()
-        self.compactor.start()
 
-    def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
+    def _role_changed(self, _: Topic, partition: Partition, leads: bool) -> None:
         if not leads:
             self._pending.resign(partition)
-        if topic.name == OFFSETS_TOPIC:
-            (self.groups.lead if leads else self.groups.resign)(partition)
-            if not leads:
-                self.stream_polling.resign(partition)
-        if topic.name == TRANSACTION_TOPIC:
-            (self.transactions.lead if leads else self.transactions.resign)(partition)
-        if topic.name == DELIVERY_TOPIC:
-            (self.queues.lead if leads else self.queues.resign)(partition)
-            self._queue_sender.forget(partition.name.partition)
-            (self.redrives.lead if leads else self.redrives.resign)(partition)
-            self.named_queue_moves.resume()
-        if topic.name == SCHEDULED_TOPIC:
-            (self.schedules.lead if leads else self.schedules.resign)(partition)
-        if topic.name == SCHEMAS_TOPIC:
-            (self.schemas.lead if leads else self.schemas.resign)()
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable, such that the next start is quick."""

@@ -78,14 +78,6 @@ class QueryRegistry(TransactionRegistry):
                 transaction.current = committed
                 query.unfinished.add(one.transactional_id)
 
-    def resign(self, error: GoQueueError) -> list[Effect]:
-        tokens = [token for query in self._queries.values() for token in query.waiting]
-        self._queries.clear()
-        self._attempts.clear()
-        self._query_writes.clear()
-        self._touched_queries.clear()
-        return [*super().resign(error), *(Reply(token, error) for token in tokens)]
-
     # Completing writes
 
     def persisted(self, write_id: int, now_ms: int) -> list[Effect]:

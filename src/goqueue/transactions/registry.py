@@ -69,20 +69,6 @@ class TransactionRegistry:
             self._touch(transaction)
         return self._finish(now_ms)
 
-    def resign(self, error: GoQueueError) -> list[Effect]:
-        """Stop, because another node coordinates now; complete all waiting calls with `error`."""
-        self._is_loaded = False
-        tokens = [reply.token for write in self._writes.values() for reply in write.replies]
-        for transaction in self._transactions.values():
-            tokens += [reply.token for reply in transaction.replies]
-            tokens += transaction.finishing
-            tokens += [parked.token for parked in transaction.parked]
-        self._transactions.clear()
-        self._producers.clear()
-        self._writes.clear()
-        self._touched.clear()
-        return [Reply(token, error) for token in tokens]
-
     # Completing writes and markers
 
     def persisted(self, write_id: int, now_ms: int) -> list[Effect]:

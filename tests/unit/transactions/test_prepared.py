@@ -12,7 +12,6 @@ from goqueue.model.errors import (
     InvalidRequest,
     InvalidTransactionState,
     InvalidTransactionTimeout,
-    NotCoordinator,
     UnknownTransaction,
 )
 from goqueue.model.names import ProducerIdentity
@@ -376,16 +375,6 @@ def test_a_query_is_forgotten_soon_when_it_is_over_and_late_when_it_is_not() -> 
         desk.restart()
         assert desk.commit(run, 1).error is UnknownTransaction
         assert len(desk.coordinator) == 0
-
-
-def test_whoever_waits_is_told_when_somebody_else_coordinates() -> None:
-    desk = QueryDesk()
-    run = desk.open()
-    part = desk.write(run, 0)
-    desk.is_disk_slow = True
-    answers = [desk.commit(run, 0, part), desk.ask("open_query", QUERY, "")]
-    desk._perform(desk.coordinator.resign(NotCoordinator("Elsewhere.")))
-    assert [one.error for one in answers] == [NotCoordinator] * 2
 
 
 def test_a_partition_that_lost_its_marker_still_hears_what_the_newest_epoch_decided() -> None:

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def coordinator(broker: Broker, arguments: Arguments) -> int:
     """Return the coordinator of a group name, which can check whether a stream group has it."""
-    return broker.coordinator_of(arguments["group"])
+    return broker.groups.coordinator_of(arguments["group"])
 
 
 def coordinator_of_call(broker: Broker, arguments: Arguments) -> int:
     """Return the coordinator for an operation whose argument `call` names the group."""
-    return broker.coordinator_of(arguments["call"].group_id)
+    return broker.groups.coordinator_of(arguments["call"].group_id)
 
 
 coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operations shows it
@@ -26,4 +26,4 @@ coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operat
 def owner_of_group(broker: Broker, arguments: Arguments) -> int:
     """Return the owner of a group of either kind."""
     queues, name = broker.queues, arguments["group"]
-    return queues.owner_of(name) if queues.is_known(name) else broker.coordinator_of(name)
+    return queues.owner_of(name) if queues.is_known(name) else broker.groups.coordinator_of(name)

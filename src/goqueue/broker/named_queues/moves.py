@@ -27,6 +27,7 @@ from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.dead_letters import read_origin, without_origin
 from goqueue.model.errors import GoQueueError, RedriveActive, RedriveEnded, UnknownRedrive
+from goqueue.partition import Partition
 
 JOB_KIND = "queue-move"
 JOBS_KEPT_MAX = 10  # ended ones, per queue
@@ -98,7 +99,7 @@ class NamedQueueMoves:
 
     # Starting and stopping
 
-    def resume(self) -> None:
+    def resume(self, _: Partition | None = None) -> None:
         """Continue the moves of queues that this node owns."""
         if self._is_stopped:
             return

@@ -40,6 +40,7 @@ from goqueue.model.queue_headers import (
     DEDUPLICATION_HEADER,
     MESSAGE_ID_HEADER,
 )
+from goqueue.partition import Partition
 
 # Ids of all queues within the deduplication window, at about 500 bytes each.
 IDS_MAX = 1_000_000
@@ -133,13 +134,13 @@ class QueueSender:
         self._room = IdRoom(IDS_MAX)
         self._windows: dict[bytes, _Window] = {}  # the last one of each queue, by its id
 
-    def forget(self, place: int) -> None:
+    def forget(self, partition: Partition) -> None:
         """Invalidate the windows of a journal partition whose ownership has changed.
 
         The ids of its queues are read again before they are used.
         """
         for window in self._windows.values():
-            if window.place == place:
+            if window.place == partition.name.partition:
                 window.is_over = True
 
     def forget_ids(self, queue_id: bytes) -> None:

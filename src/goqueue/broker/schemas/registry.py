@@ -255,12 +255,12 @@ class Schemas:
 
     # In a cluster
 
-    def lead(self) -> None:
+    def lead(self, _: Partition) -> None:
         """Accept changes: this node now leads the topic."""
         assert self._copy is not None
         self._copy.lead()
 
-    def resign(self) -> None:
+    def resign(self, _: Partition) -> None:
         """Stop accepting changes: this node no longer leads the topic."""
         assert self._copy is not None
         self._copy.resign()

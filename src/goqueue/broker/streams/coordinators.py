@@ -7,11 +7,11 @@ the records they emit, resolves the promises of waiting callers, and runs their 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from goqueue.broker.shards.own_records import readable_batches
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.shards.shards import MachineShard, Shards
 from goqueue.broker.streams.rebalance_watch import RebalanceWatch
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import GroupSettings
@@ -41,9 +41,8 @@ from goqueue.groups import (
     Sync,
     SyncResult,
 )
-from goqueue.loop.alarm import Alarm
 from goqueue.loop.clock import Clock
-from goqueue.loop.promise import Promise, promised, start
+from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -59,8 +58,8 @@ from goqueue.partition import Partition
 TOPICS_PER_MS = 100  # of delay before coordinators are notified of topic changes
 
 
-class _Hosted:
-    """One coordinator with its partition and its timer."""
+class GroupShard(MachineShard[Coordinator]):
+    """One group coordinator with its partition of the offsets topic."""
 
     def __init__(
         self,
@@ -70,37 +69,26 @@ class _Hosted:
         written: Callable[[str], None],
     ) -> None:
         """`written` is called with the id of every group for which a record was written."""
-        self.coordinator = coordinator
+        super().__init__(clock, partition, coordinator)
         self._written = written
-        self.waiting: dict[Promise[Any], None] = {}
         self._read_until = 0
-        self._clock = clock
-        self._partition = partition
-        self._is_closed = False
-        self._alarm = Alarm(
-            clock,
-            name=str(partition.name),
-            next_deadline_ms=coordinator.next_deadline_ms,
-            ring=lambda now_ms: self.perform(coordinator.tick(now_ms)),
-        )
 
     def load(self, topics: Mapping[str, int]) -> None:
-        """Replay the partition. It is compacted, so its size is close to that of the state."""
+        """Replay the partition, and start."""
         now_ms = self._clock.now_ms()
-        self.perform(self.coordinator.topics_changed(now_ms, topics))
-        for header, batch in readable_batches(self._partition, name="group state"):
-            self._replay(header, batch)
+        self.perform(self.machine.topics_changed(now_ms, topics))
+        self.replay()
         self._read_until = self._partition.end_offset
-        self.perform(self.coordinator.loaded(now_ms))
+        self.perform(self.machine.loaded(now_ms))
 
     def _replay(self, header: BatchHeader, batch: bytes) -> None:
         if header.is_control:
             is_commit = decode_marker(batch).is_commit
-            self.coordinator.replay_end(header.producer_id, is_commit=is_commit)
+            self.machine.replay_end(header.producer_id, is_commit=is_commit)
             return
         producer_id = header.producer_id if header.is_transactional else None
         for record in decode_batch(batch):
-            self.coordinator.replay(record.key or b"", record.value, producer_id=producer_id)
+            self.machine.replay(record.key or b"", record.value, producer_id=producer_id)
 
     def check_committed(self) -> None:
         """Raise while records replayed at load may still be lost.
@@ -118,30 +106,11 @@ class _Hosted:
         )
         return promise
 
-    def close(self, error: GoQueueError) -> None:
-        """Stop: another node coordinates these groups. Reject waiting calls with `error`."""
-        self._is_closed = True
-        self._alarm.stop()
-        waiting, self.waiting = self.waiting, {}
-        for promise in waiting:
-            promise.reject(error)
-
-    def perform(self, effects: list[Effect]) -> None:
-        """Carry out the coordinator's effects, then set the timer for its next deadline."""
-        if self._is_closed:
-            return
-        for effect in effects:
-            if isinstance(effect, Reply):
-                token, result = effect.token, effect.result
-                assert isinstance(token, Promise)
-                self.waiting.pop(token, None)
-                if isinstance(result, GoQueueError):
-                    token.reject(result)
-                else:
-                    token.resolve(result)
-            else:
-                self._persist(effect)
-        self._alarm.set()
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Reply):
+            self._reply(effect.token, effect.result)
+        else:
+            self._persist(effect)
 
     def _persist(self, effect: Persist) -> None:
         now_ms = self._clock.wall_ms()
@@ -159,11 +128,11 @@ class _Hosted:
         def committed(error: GoQueueError | None) -> None:
             now_ms = self._clock.now_ms()
             if error is None:
-                self.perform(self.coordinator.persisted(effect.write_id, now_ms))
+                self.perform(self.machine.persisted(effect.write_id, now_ms))
                 self._written(effect.group_id)
             else:
                 answer = CoordinatorNotAvailable(f"Group state could not be stored: {error}")
-                self.perform(self.coordinator.persist_failed(effect.write_id, answer, now_ms))
+                self.perform(self.machine.persist_failed(effect.write_id, answer, now_ms))
 
         try:
             appended = self._partition.write(memoryview(batch), now_ms=now_ms)
@@ -184,6 +153,7 @@ class Groups:
         self,
         clock: Clock,
         topics: Topics,
+        leaders: Leaders,
         settings: GroupSettings,
         times: Mapping[str, GroupTimes] | None = None,
     ) -> None:
@@ -192,8 +162,14 @@ class Groups:
         self._clock = clock
         self._topics = topics
         self._settings = settings
-        self._partition_count = settings.offsets_partitions
-        self._hosted: dict[int, _Hosted] = {}
+        self.shards: Shards[GroupShard] = Shards(
+            topics,
+            leaders,
+            OFFSETS_TOPIC,
+            partition_count=settings.offsets_partitions,
+            noun="group",
+            start=self._start,
+        )
         # In a cluster: resolves when this node has applied all metadata committed before the call.
         self.catch_up: Callable[[], Promise[None]] | None = None
         # A name belongs to one kind of group; the broker supplies the check for queue groups.
@@ -201,37 +177,23 @@ class Groups:
         self.rebalance_watch = RebalanceWatch(self._begun)
         self._is_telling_topics = False
         topics.on_change(self._topics_changed)
-        topics.internal.on_made(OFFSETS_TOPIC, self._host)
 
-    def open(self) -> None:
-        """Load existing groups; the topic is created with the first group."""
-        topic = self._topics.find(OFFSETS_TOPIC)
-        if topic is not None:
-            self._host(topic)
+    def _start(self, partition: Partition) -> GroupShard:
+        coordinator = Coordinator(self._settings, self._times)
+        shard = GroupShard(self._clock, partition, coordinator, self.rebalance_watch.look)
+        shard.load(self._topic_counts())
+        return shard
 
     async def ensure_topic(self) -> Topic:
         """Return the internal topic, creating it if missing."""
-        return await self._topics.internal.ready(OFFSETS_TOPIC)
-
-    # Leadership, in a cluster
-
-    def lead(self, partition: Partition) -> None:
-        """Coordinate the groups of an offsets partition that this node now leads."""
-        coordinator = Coordinator(self._settings, self._times)
-        written = self.rebalance_watch.look
-        hosted = _Hosted(self._clock, partition, coordinator, written)
-        hosted.load(self._topic_counts())
-        self._hosted[partition.name.partition] = hosted
-
-    def resign(self, partition: Partition) -> None:
-        """Stop coordinating the groups of an offsets partition that this node no longer leads."""
-        hosted = self._hosted.pop(partition.name.partition, None)
-        if hosted is not None:
-            hosted.close(_not_here())
+        return await self.shards.ready()
 
     def partition_of(self, group_id: str) -> int:
-        # Not hash(), which differs between processes; this mapping must be stable.
-        return zlib.crc32(group_id.encode()) % self._partition_count_now()
+        return self.shards.number_of(group_id)
+
+    def coordinator_of(self, group_id: str) -> int:
+        """Return the node that coordinates groups of this name; -1 if none does."""
+        return self.shards.owner_of(group_id)
 
     # Members
 
@@ -267,17 +229,17 @@ class Groups:
         try:
             if self.catch_up is not None:
                 await self.catch_up()
-            hosted = self._find(group_id)
-            if hosted is not None:
-                await hosted.when_committed()
+            shard = self._find(group_id)
+            if shard is not None:
+                await shard.when_committed()
         except (NotCoordinator, InvalidGroupId):
             raise
         except GoQueueError as error:
             raise CoordinatorNotAvailable(
                 f"This node cannot confirm that it coordinates the group; retry. {error}"
             ) from error
-        if hosted is not self._find(group_id):
-            raise _not_here()
+        if shard is not self._find(group_id):
+            raise self.shards.elsewhere()
 
     def commit_offsets(
         self, call: CommitOffsets, *, identity: ProducerIdentity | None = None
@@ -299,11 +261,11 @@ class Groups:
         require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
         """Return the offsets in this node's state; call `confirm` first, or they may be stale."""
-        hosted = self._find(group_id)
-        if hosted is None:
+        shard = self._find(group_id)
+        if shard is None:
             return {}
-        hosted.check_committed()
-        return hosted.coordinator.fetch_offsets(
+        shard.check_committed()
+        return shard.machine.fetch_offsets(
             group_id,
             partitions,
             member_id=member_id,
@@ -317,19 +279,17 @@ class Groups:
         """Return which of these partitions, or of all, have offsets pending in an open
         transaction.
         """
-        hosted = self._find(group_id)
-        if hosted is None:
+        shard = self._find(group_id)
+        if shard is None:
             return frozenset()
-        return hosted.coordinator.unstable_offsets(group_id, partitions)
+        return shard.machine.unstable_offsets(group_id, partitions)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """Apply a transaction marker that was committed in an offsets partition."""
-        hosted = self._hosted.get(partition.name.partition)
-        if hosted is not None:
+        shard = self.shards.owned.get(partition.name.partition)
+        if shard is not None:
             now_ms = self._clock.now_ms()
-            hosted.perform(
-                hosted.coordinator.ended(producer_id, is_commit=is_commit, now_ms=now_ms)
-            )
+            shard.perform(shard.machine.ended(producer_id, is_commit=is_commit, now_ms=now_ms))
 
     def delete_offsets(
         self, group_id: str, partitions: Mapping[str, Collection[int]]
@@ -344,16 +304,14 @@ class Groups:
         self, states: Collection[GroupState] = (), types: Collection[GroupType] = ()
     ) -> list[GroupSummary]:
         return [
-            summary
-            for hosted in self._hosted.values()
-            for summary in hosted.coordinator.list_groups(states, types)
+            summary for shard in self.shards for summary in shard.machine.list_groups(states, types)
         ]
 
     def describe(self, group_id: str) -> GroupDescription:
-        return self._get(group_id).coordinator.describe_group(group_id)
+        return self._get(group_id).machine.describe_group(group_id)
 
     def rebalances(self, group_id: str) -> RebalanceLog:
-        return self._get(group_id).coordinator.rebalances(group_id)
+        return self._get(group_id).machine.rebalances(group_id)
 
     def _begun(self, group_id: str) -> int:
         """The number of rebalances a group has begun; 0 if the group is not coordinated here."""
@@ -364,11 +322,11 @@ class Groups:
 
     def is_known(self, group_id: str) -> bool:
         """Whether a stream group of that name exists, according to this node's state."""
-        hosted = self._hosted.get(self.partition_of(group_id))
-        if hosted is None:
+        shard = self.shards.owned.get(self.partition_of(group_id))
+        if shard is None:
             return False
         try:
-            hosted.coordinator.describe_group(group_id)
+            shard.machine.describe_group(group_id)
         except UnknownGroup:
             return False
         return True
@@ -377,59 +335,35 @@ class Groups:
         return self._call(group_id, lambda one, **at: one.delete_group(group_id, **at))
 
     def _call(self, group_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
-        number = self.partition_of(group_id)
-        if number not in self._hosted and self._topics.internal.is_awaited(OFFSETS_TOPIC, number):
-            return promised(self._call_when_hosted(group_id, call))
-        return self._call_now(group_id, call)
+        if not group_id:
+            refused: Promise[Any] = Promise()
+            refused.reject(_unnamed())
+            return refused
 
-    async def _call_when_hosted(self, group_id: str, call: Callable[..., list[Effect]]) -> Any:
-        await self._topics.internal.until(lambda: self.partition_of(group_id) in self._hosted)
-        return await self._call_now(group_id, call)
-
-    def _call_now(self, group_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
-        promise: Promise[Any] = Promise()
-        try:
-            if group_id and self._topics.find(OFFSETS_TOPIC) is None:
-                self._topics.internal.make(OFFSETS_TOPIC)
-            hosted = self._get(group_id)
+        def use(shard: GroupShard) -> Promise[Any]:
             if self.is_queue_group(group_id):
                 raise GroupKindMismatch(group_id, is_queue=True)
-            effects = call(hosted.coordinator, token=promise, now_ms=self._clock.now_ms())
-        except GoQueueError as error:
-            promise.reject(error)
-        else:
-            hosted.waiting[promise] = None
-            hosted.perform(effects)
-        return promise
+            return shard.ask(call)
 
-    def _get(self, group_id: str) -> _Hosted:
-        hosted = self._find(group_id)
-        if hosted is None:
+        return self.shards.call(group_id, use)
+
+    def _get(self, group_id: str) -> GroupShard:
+        shard = self._find(group_id)
+        if shard is None:
             raise UnknownGroup(group_id)
-        return hosted
+        return shard
 
-    def _find(self, group_id: str) -> _Hosted | None:
-        """The coordinator of a group; None on a single node that has never had a group."""
+    def _find(self, group_id: str) -> GroupShard | None:
+        """Return the shard of a group; None on a single node that has never had a group."""
         if not group_id:
-            raise InvalidGroupId("A group needs a name.")
-        hosted = self._hosted.get(self.partition_of(group_id))
-        if hosted is not None:
-            return hosted
-        if self._topics.find(OFFSETS_TOPIC) is not None:
-            raise _not_here()
-        if not self._topics.internal.is_alone:
-            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
-        return None
-
-    def _host(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            self.lead(partition)
+            raise _unnamed()
+        return self.shards.find(group_id)
 
     def _topics_changed(self) -> None:
         """Notify coordinators. That compares all topics, so with many topics changes are
         batched.
         """
-        if not self._hosted or self._is_telling_topics:
+        if not self.shards.owned or self._is_telling_topics:
             return
         delay_ms = len(self._topics) // TOPICS_PER_MS
         if delay_ms:
@@ -440,18 +374,14 @@ class Groups:
 
     def _tell_topics(self) -> None:
         self._is_telling_topics = False
-        if self._hosted:
+        if self.shards.owned:
             now_ms, counts = self._clock.now_ms(), self._topic_counts()
-            for hosted in self._hosted.values():
-                hosted.perform(hosted.coordinator.topics_changed(now_ms, counts))
+            for shard in self.shards:
+                shard.perform(shard.machine.topics_changed(now_ms, counts))
 
     def _topic_counts(self) -> dict[str, int]:
         return {topic.name: len(topic.partitions) for topic in self._topics}
 
-    def _partition_count_now(self) -> int:
-        topic = self._topics.find(OFFSETS_TOPIC)
-        return self._partition_count if topic is None else len(topic.partitions)
 
-
-def _not_here() -> NotCoordinator:
-    return NotCoordinator("Another node coordinates this group now; find the coordinator again.")
+def _unnamed() -> InvalidGroupId:
+    return InvalidGroupId("A group needs a name.")

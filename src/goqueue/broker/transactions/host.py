@@ -1,4 +1,4 @@
-"""A transaction coordinator with its partition: replay, writes and timer."""
+"""A transaction coordinator with its partition: replay, writes and markers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import logging
 from functools import partial
 from itertools import count
 
-from goqueue.broker.shards.own_records import readable_batches
+from goqueue.broker.shards.shards import MachineShard
 from goqueue.broker.transactions.markers import Ending, Markers
-from goqueue.loop.alarm import Alarm
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
-from goqueue.model.batch import Record, decode_batch, encode_batch
+from goqueue.model.batch import BatchHeader, Record, decode_batch, encode_batch
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotEnoughReplicas
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition
@@ -25,41 +24,24 @@ _PROOF_KEY = b"\x00\x00"
 _log = logging.getLogger(__name__)
 
 
-class HostedCoordinator:
+class TransactionShard(MachineShard[Coordinator]):
+    """One transaction coordinator with its partition of the state topic."""
+
     def __init__(
-        self,
-        clock: Clock,
-        partition: Partition,
-        coordinator: Coordinator,
-        markers: Markers,
+        self, clock: Clock, partition: Partition, coordinator: Coordinator, markers: Markers
     ) -> None:
-        self.coordinator = coordinator
+        super().__init__(clock, partition, coordinator)
         # Partitions fence the markers of earlier coordinators by this epoch.
         self.epoch = partition.leader_epoch
-        self._clock = clock
-        self._partition = partition
         self._markers = markers
         self._turns = count(1)
-        self.is_closed = False
-        self._alarm = Alarm(
-            clock,
-            name=str(partition.name),
-            next_deadline_ms=coordinator.next_deadline_ms,
-            ring=lambda now_ms: self.perform(coordinator.tick(now_ms)),
-        )
 
-    def read(self) -> None:
-        """Replay the partition. It is compacted, so its size is close to that of the state."""
-        for _, batch in readable_batches(self._partition, name="transaction state"):
-            for record in decode_batch(batch):
-                self.coordinator.replay(record.key or b"", record.value)
+    def _replay(self, header: BatchHeader, batch: bytes) -> None:
+        for record in decode_batch(batch):
+            self.machine.replay(record.key or b"", record.value)
 
-    def begin(self) -> None:
-        """Continue with the decisions made before."""
-        self.perform(self.coordinator.loaded(self._clock.now_ms()))
-
-    def begin_when_committed(self) -> None:
-        """Begin as soon as everything that was replayed is committed.
+    def start_when_committed(self) -> None:
+        """Continue with earlier decisions as soon as all that was replayed is committed.
 
         A previous leader may have written the end of the log and failed before it was committed.
         Acting on a decision that is then lost would commit a transaction in one place and abort it
@@ -70,18 +52,12 @@ class HostedCoordinator:
             if self.is_closed:
                 return
             if error is None:
-                self.begin()
+                self.perform(self.machine.loaded(self._clock.now_ms()))
                 return
             _log.warning("%s: its transactions have to wait: %s", self._partition.name, error)
-            self._clock.call_later(RETRY_MS, self.begin_when_committed)
+            self._clock.call_later(RETRY_MS, self.start_when_committed)
 
         self._partition.when_committed(self._partition.end_offset - 1, committed)
-
-    def close(self, error: GoQueueError) -> None:
-        """Stop, because another node coordinates now; reject waiting calls with `error`."""
-        self.perform(self.coordinator.resign(error))
-        self.is_closed = True
-        self._alarm.stop()
 
     def prove(self) -> Promise[None]:
         """Resolves when it is certain that no other node coordinated at the time of this call."""
@@ -98,23 +74,13 @@ class HostedCoordinator:
         )
         return proved
 
-    def perform(self, effects: list[Effect]) -> None:
-        """Carry out the coordinator's effects, then set the timer for its next deadline."""
-        if self.is_closed:
-            return
-        for effect in effects:
-            if isinstance(effect, Reply):
-                token, result = effect.token, effect.result
-                assert isinstance(token, Promise)
-                if isinstance(result, GoQueueError):
-                    token.reject(result)
-                else:
-                    token.resolve(result)
-            elif isinstance(effect, Persist):
-                self._persist(effect)
-            else:
-                self._write_markers(effect)
-        self._alarm.set()
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Reply):
+            self._reply(effect.token, effect.result)
+        elif isinstance(effect, Persist):
+            self._persist(effect)
+        else:
+            self._write_markers(effect)
 
     def _persist(self, effect: Persist) -> None:
         now_ms = self._clock.wall_ms()
@@ -137,7 +103,7 @@ class HostedCoordinator:
             return
         now_ms = self._clock.now_ms()
         if error is None:
-            self.perform(self.coordinator.persisted(effect.write_id, now_ms))
+            self.perform(self.machine.persisted(effect.write_id, now_ms))
         elif offset >= 0 and isinstance(error, NotEnoughReplicas):
             # It is in the log, and will be committed when there are enough replicas again. Until
             # then, or until another node coordinates, its outcome is undetermined.
@@ -145,7 +111,7 @@ class HostedCoordinator:
             self._clock.call_later(RETRY_MS, partial(self._partition.when_committed, offset, again))
         else:
             answer = CoordinatorNotAvailable(f"The transaction could not be stored: {error}")
-            self.perform(self.coordinator.persist_failed(effect.write_id, answer, now_ms))
+            self.perform(self.machine.persist_failed(effect.write_id, answer, now_ms))
 
     def _write_markers(self, effect: WriteMarkers) -> None:
         turn = next(self._turns)
@@ -161,6 +127,4 @@ class HostedCoordinator:
         if self.is_closed:
             return
         now_ms = self._clock.now_ms()
-        self.perform(
-            self.coordinator.marked(effect.transactional_id, effect.identity, name, now_ms)
-        )
+        self.perform(self.machine.marked(effect.transactional_id, effect.identity, name, now_ms))

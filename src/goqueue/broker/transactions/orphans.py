@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 
 from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.shards.shards import Shards
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.calls import TransactionCalls
-from goqueue.broker.transactions.host import HostedCoordinator
+from goqueue.broker.transactions.host import TransactionShard
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotCoordinator
@@ -69,17 +70,17 @@ class Orphans:
         leaders: Leaders,
         calls: TransactionCalls,
         *,
-        hosted: Callable[[int], HostedCoordinator | None],
+        shards: Shards[TransactionShard],
         end: EndOrphan,
     ) -> None:
-        """`hosted` finds the coordinators on this node; `end` is called with a transaction to
+        """`shards` has the coordinators of this node; `end` is called with a transaction to
         end.
         """
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._calls = calls
-        self._hosted = hosted
+        self._shards = shards
         self._end = end
         self._open_before: set[_Open] = set()
         calls.serve(_WHOSE, self._serve)
@@ -135,7 +136,7 @@ class Orphans:
         views: Views = {}
         for number in range(len(topic.partitions)):
             question = _Whose(number, sorted(producer_ids))
-            if self._hosted(number) is not None:
+            if number in self._shards.owned:
                 views |= await self._answer(question)
             else:
                 answer = await self._calls.ask(topic, number, _WHOSE, question)
@@ -146,14 +147,14 @@ class Orphans:
         return _encode(await self._answer(_whose_decoder.decode(asked)))
 
     async def _answer(self, question: _Whose) -> Views:
-        hosted = self._hosted(question.number)
-        if hosted is None:
+        shard = self._shards.owned.get(question.number)
+        if shard is None:
             raise NotCoordinator("Another node coordinates these transactions; find it again.")
         # "Unknown" must be certain: a deposed coordinator does not have the transactions that its
         # successor has begun.
-        await hosted.prove()
-        if hosted.is_closed:
+        await shard.prove()
+        if shard.is_closed:
             raise NotCoordinator("Another node coordinates these transactions; find it again.")
-        hosted.coordinator.check_ready()
-        found = {one: hosted.coordinator.of_producer(one) for one in question.producer_ids}
+        shard.machine.check_ready()
+        found = {one: shard.machine.of_producer(one) for one in question.producer_ids}
         return {one: view for one, view in found.items() if view is not None}

@@ -7,17 +7,17 @@ writes what a transaction does besides storing records.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.shards.shards import Shards
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.broker.transactions.calls import TransactionCalls
-from goqueue.broker.transactions.host import HostedCoordinator
+from goqueue.broker.transactions.host import TransactionShard
 from goqueue.broker.transactions.markers import Markers, OnEnd
 from goqueue.broker.transactions.orphans import Orphans
 from goqueue.broker.transactions.participation import Participation
@@ -78,6 +78,14 @@ class Transactions:
         self.calls = TransactionCalls(leaders)
         self.participation = Participation(topics, self, self.calls)
         self._markers = Markers(clock, topics, leaders)
+        self.shards: Shards[TransactionShard] = Shards(
+            topics,
+            leaders,
+            TRANSACTION_TOPIC,
+            partition_count=settings.state_partitions,
+            noun="transaction",
+            start=self._start,
+        )
         self._strays = Strays(
             topics,
             self._markers,
@@ -91,12 +99,10 @@ class Transactions:
             topics,
             leaders,
             self.calls,
-            hosted=lambda number: self._hosted.get(number),
+            shards=self.shards,
             end=self._strays.end_if_orphan,
         )
-        self._hosted: dict[int, HostedCoordinator] = {}
         self.on_end[OFFSETS_TOPIC] = groups.transaction_ended
-        topics.internal.on_made(TRANSACTION_TOPIC, self._begin_new)
 
     @property
     def on_end(self) -> dict[str, OnEnd]:
@@ -108,67 +114,36 @@ class Transactions:
         return self._markers.on_end
 
     def open(self) -> None:
-        """Load open transactions, carry out decided ones, and abort those without a coordinator.
+        """Find and abort open transactions without a coordinator.
 
-        The owners of internal topics must have replayed theirs.
+        The coordinators, and the owners of internal topics, must have been notified of their
+        leadership.
         """
-        topic = self._topics.find(TRANSACTION_TOPIC)
-        if topic is not None:
-            self._host(topic)
-        self._strays.end_orphans()
-        for hosted in self._hosted.values():
-            hosted.begin()
+        if self._leaders.is_alone:
+            self._strays.end_orphans()
+        else:
+            self._orphans.watch()
+
+    def _start(self, partition: Partition) -> TransactionShard:
+        shard = TransactionShard(self._clock, partition, Coordinator(self._settings), self._markers)
+        shard.replay()
+        shard.start_when_committed()
+        return shard
 
     async def ensure_topic(self) -> Topic:
         """Return the internal topic, creating it if missing."""
-        return await self._topics.internal.ready(TRANSACTION_TOPIC)
-
-    def _begin_new(self, topic: Topic) -> None:
-        """Start with the topic just created: it holds no earlier decisions."""
-        self._host(topic)
-        for hosted in self._hosted.values():
-            hosted.begin()
-
-    # Leadership, in a cluster
-
-    def open_in_cluster(self) -> None:
-        """Start the scan for orphaned transactions; coordinators start with `lead`."""
-        self._orphans.watch()
-
-    def lead(self, partition: Partition) -> None:
-        """Coordinate the transactions of a state partition that this node now leads."""
-        hosted = self._read(partition)
-        self._hosted[partition.name.partition] = hosted
-        hosted.begin_when_committed()
-
-    def resign(self, partition: Partition) -> None:
-        """Stop coordinating the transactions of a state partition that this node no longer
-        leads.
-        """
-        hosted = self._hosted.pop(partition.name.partition, None)
-        if hosted is not None:
-            hosted.close(_not_here())
+        return await self.shards.ready()
 
     def partition_of(self, transactional_id: str) -> int:
-        topic = self._topics.find(TRANSACTION_TOPIC)
-        count = self._settings.state_partitions if topic is None else len(topic.partitions)
-        # Not hash(), which differs between processes; this mapping must be stable.
-        return zlib.crc32(routing_name(transactional_id).encode()) % count
+        return self.shards.number_of(routing_name(transactional_id))
 
     def owner_of(self, transactional_id: str) -> int:
-        """The node that coordinates a transactional id; -1 if there is none."""
-        topic = self._topics.find(TRANSACTION_TOPIC)
-        if topic is None:
-            return self._leaders.node_id
-        return self._leaders.node_of(topic, self.partition_of(transactional_id))
+        """Return the node that coordinates a transactional id; -1 if there is none."""
+        return self.shards.owner_of(routing_name(transactional_id))
 
     def owner_of_any(self) -> int:
-        """A node that coordinates transactional ids, preferably this one; -1 if there is none."""
-        topic = self._topics.find(TRANSACTION_TOPIC)
-        if topic is None or self._hosted:
-            return self._leaders.node_id
-        owners = [self._leaders.node_of(topic, one) for one in range(len(topic.partitions))]
-        return next((one for one in owners if one >= 0), -1)
+        """Return a node that coordinates transactional ids; -1 if there is none."""
+        return self.shards.any_owner()
 
     # Producers
 
@@ -218,7 +193,7 @@ class Transactions:
     ) -> GoQueueError | None:
         """Why this producer may not write there in its transaction now; None if it may."""
         try:
-            coordinator = self._get(transactional_id).coordinator
+            coordinator = self._get(transactional_id).machine
         except UnknownTransaction:
             return unmapped(transactional_id, identity.producer_id)
         except GoQueueError as error:
@@ -227,7 +202,7 @@ class Transactions:
 
     def is_here(self, transactional_id: str) -> bool:
         """Whether this node coordinates a transactional id, according to its metadata."""
-        return self.partition_of(transactional_id) in self._hosted
+        return self.shards.is_here(routing_name(transactional_id))
 
     async def admit(
         self,
@@ -240,7 +215,7 @@ class Transactions:
 
         They must be participants already, except those in `joining`. Raise if it may not write.
         """
-        hosted = self._get(transactional_id)
+        shard = self._get(transactional_id)
         may_join = dict.fromkeys(joining)
         names = list(dict.fromkeys((*partitions, *may_join)))
         missing: list[TopicPartition] = []
@@ -258,7 +233,7 @@ class Transactions:
                 refusal = self.verify(transactional_id, identity, name)
                 if refusal is not None:
                     raise refusal
-        return hosted.epoch
+        return shard.epoch
 
     # Offsets
 
@@ -387,14 +362,14 @@ class Transactions:
         """Abort a producer's transaction on whichever node coordinates it, unless it has ended."""
 
         async def run() -> None:
-            number = self.partition_of(transactional_id)
-            if self._leaders.is_alone or number in self._hosted:
+            if self._leaders.is_alone or self.is_here(transactional_id):
                 await self.call(
                     transactional_id,
                     lambda one, **at: one.abort(transactional_id, identity=identity, **at),
                 )
                 return
             question = (transactional_id, identity.producer_id, identity.epoch)
+            number = self.partition_of(transactional_id)
             await self.calls.ask(self._topics.get(TRANSACTION_TOPIC), number, _ABORT, question)
 
         return _promised(run())
@@ -402,7 +377,7 @@ class Transactions:
     async def _serve_abort(self, asked: bytes) -> bytes:
         transactional_id, producer_id, epoch = _abort_decoder.decode(asked)
         if not self.is_here(transactional_id):
-            raise _not_here()
+            raise self.shards.elsewhere()
         await self._abort_of_producer(transactional_id, ProducerIdentity(producer_id, epoch))
         return b""
 
@@ -410,7 +385,7 @@ class Transactions:
 
     def describe(self, transactional_id: str) -> TransactionView:
         """Return a transaction; raise UnknownTransaction if there is none."""
-        return self._get(transactional_id).coordinator.describe(transactional_id)
+        return self._get(transactional_id).machine.describe(transactional_id)
 
     def all(
         self,
@@ -427,8 +402,8 @@ class Transactions:
         before_ms = self._clock.now_ms() - older_than_ms if older_than_ms >= 0 else None
         return [
             view
-            for hosted in self._hosted.values()
-            for view in hosted.coordinator.all(
+            for shard in self.shards
+            for view in shard.machine.all(
                 states=states, producer_ids=producer_ids, started_before_ms=before_ms
             )
             if is_match(pattern, view.transactional_id)
@@ -453,51 +428,28 @@ class Transactions:
 
     def call(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
         """Pass a call to the coordinator of this transactional id."""
-        number = self.partition_of(transactional_id)
-        internal = self._topics.internal
-        if number not in self._hosted and internal.is_awaited(TRANSACTION_TOPIC, number):
-            return _promised(self._call_when_hosted(transactional_id, call))
-        return self._call_now(transactional_id, call)
-
-    async def _call_when_hosted(
-        self, transactional_id: str, call: Callable[..., list[Effect]]
-    ) -> Any:
-        await self._topics.internal.until(lambda: self.is_here(transactional_id))
-        return await self._call_now(transactional_id, call)
-
-    def _call_now(self, transactional_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
-        promise: Promise[Any] = Promise()
-        try:
-            if transactional_id and self._topics.find(TRANSACTION_TOPIC) is None:
-                self._topics.internal.make(TRANSACTION_TOPIC)
-            hosted = self._get(transactional_id)
-            effects = call(hosted.coordinator, token=promise, now_ms=self._clock.now_ms())
-        except GoQueueError as error:
-            promise.reject(error)
-        else:
-            hosted.perform(effects)
-        return promise
+        if not transactional_id:
+            refused: Promise[Any] = Promise()
+            refused.reject(_unnamed())
+            return refused
+        return self.shards.call(routing_name(transactional_id), lambda shard: shard.ask(call))
 
     def coordinator_of(self, transactional_id: str) -> Coordinator:
-        return self._get(transactional_id).coordinator
+        return self._get(transactional_id).machine
 
-    def _get(self, transactional_id: str) -> HostedCoordinator:
+    def _get(self, transactional_id: str) -> TransactionShard:
         if not transactional_id:
-            raise InvalidRequest("A transaction needs a transactional id.")
-        hosted = self._hosted.get(self.partition_of(transactional_id))
-        if hosted is not None:
-            return hosted
-        if self._topics.find(TRANSACTION_TOPIC) is not None:
-            raise _not_here()
-        if not self._leaders.is_alone:
-            raise CoordinatorNotAvailable("The cluster is still forming; retry.")
+            raise _unnamed()
+        shard = self.shards.find(routing_name(transactional_id))
+        if shard is not None:
+            return shard
         query_id = transactional_id.removeprefix(PREFIX)
         is_query = query_id != transactional_id
         raise unknown_query(query_id) if is_query else unknown(transactional_id)
 
     def _of_producer(self, producer_id: int) -> TransactionView | None:
-        for hosted in self._hosted.values():
-            view = hosted.coordinator.of_producer(producer_id)
+        for shard in self.shards:
+            view = shard.machine.of_producer(producer_id)
             if view is not None:
                 return view
         return None
@@ -512,10 +464,10 @@ class Transactions:
 
     def check_room(self, transactional_id: str) -> None:
         """Refuse a new transactional id beyond the limit of this node."""
-        count = sum(len(hosted.coordinator) for hosted in self._hosted.values())
+        count = sum(len(shard.machine) for shard in self.shards)
         if (
             count < self._settings.ids_max
-            or transactional_id in self._get(transactional_id).coordinator
+            or transactional_id in self._get(transactional_id).machine
         ):
             return
         raise CoordinatorNotAvailable(
@@ -523,19 +475,9 @@ class Transactions:
             "transactions.ids_max); use one of those, or retry when some have expired."
         )
 
-    def _host(self, topic: Topic) -> None:
-        for number, partition in enumerate(topic.partitions):
-            self._hosted[number] = self._read(partition)
 
-    def _read(self, partition: Partition) -> HostedCoordinator:
-        coordinator = Coordinator(self._settings)
-        hosted = HostedCoordinator(self._clock, partition, coordinator, self._markers)
-        hosted.read()
-        return hosted
-
-
-def _not_here() -> NotCoordinator:
-    return NotCoordinator("Another node coordinates this transaction now; find it again.")
+def _unnamed() -> InvalidRequest:
+    return InvalidRequest("A transaction needs a transactional id.")
 
 
 def _promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
