@@ -341,7 +341,9 @@ class Writer:
         ]
         self.sent += len(records)
         try:
-            appended = node.broker.produce(topic, partition, memoryview(encode_batch(records)))
+            appended = node.broker.producing.produce(
+                topic, partition, memoryview(encode_batch(records))
+            )
         except GoQueueError:
             return
         assert isinstance(appended, Appended)

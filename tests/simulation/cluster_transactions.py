@@ -275,5 +275,5 @@ class _Clients:
         for node in self.stage.cluster.up():
             found: Topic | None = node.broker.topics.find(topic)
             if found is not None and partition in found.partitions:
-                return node.broker.produce(found, partition, batch, **how)
+                return node.broker.producing.produce(found, partition, batch, **how)
         raise NotLeader(partition.name, -1)

@@ -172,9 +172,9 @@ class IdempotentWriter(Client):
         assert partition is not None
         try:
             if partition.shortage is not None:
-                raise node.broker.refused(partition, encoded, partition.shortage)
+                raise node.broker.producing.refused(partition, encoded, partition.shortage)
             topic = node.broker.topics.get(self.topic)
-            appended = node.broker.produce(topic, partition, memoryview(encoded))
+            appended = node.broker.producing.produce(topic, partition, memoryview(encoded))
         except GoQueueError as error:
             self._check_refusal(batch, turn, error)
             self.pass_on(partial(self._answered, batch, turn, error))
@@ -258,7 +258,7 @@ class HastyWriter(Client):
         encoded = encode_batch([Record(b"", value.encode())])
         try:
             topic = node.broker.topics.get(self.topic)
-            appended = node.broker.produce(topic, partition, memoryview(encoded))
+            appended = node.broker.producing.produce(topic, partition, memoryview(encoded))
         except GoQueueError:
             return
         assert isinstance(appended, Appended)

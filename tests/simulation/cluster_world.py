@@ -247,7 +247,7 @@ class ClusterWorld:
         try:
             if partition.shortage is not None:
                 raise partition.shortage
-            appended = node.broker.produce(found, partition, memoryview(batch))
+            appended = node.broker.producing.produce(found, partition, memoryview(batch))
         except GoQueueError as error:
             acked(values, error)
             return

@@ -217,7 +217,7 @@ class Task:
                 is_transactional=True,
             )
             partition = self.stage.partition(name)
-            stored = broker.produce(
+            stored = broker.producing.produce(
                 broker.topics.get(name.topic),
                 partition,
                 memoryview(batch),

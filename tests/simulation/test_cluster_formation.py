@@ -320,7 +320,7 @@ def _live_alone(world: ClusterWorld, disk: SimulatedDisk, *, crashes: bool) -> s
     topic = world.wait(broker.topics.create("orders", partition_count=1))
     kept = {f"alone-{number}" for number in range(20)}
     batch = encode_batch([Record(b"", value.encode()) for value in sorted(kept)])
-    appended = broker.produce(topic, topic.partitions[0], memoryview(batch))
+    appended = broker.producing.produce(topic, topic.partitions[0], memoryview(batch))
     assert isinstance(appended, Appended)
     done: list[GoQueueError | None] = []
     topic.partitions[0].when_committed(appended.last_offset, done.append)

@@ -48,7 +48,7 @@ def world() -> ClusterWorld:
 def entries(world: ClusterWorld) -> list[tuple[ClusterNode, str]]:
     """Every node with the name of a group; most of them another node coordinates."""
     found = [(node, f"group-{number}") for number, node in world.nodes.items()]
-    assert any(node.broker.coordinator_of(name) != node.number for node, name in found)
+    assert any(node.broker.groups.coordinator_of(name) != node.number for node, name in found)
     return found
 
 
@@ -141,7 +141,7 @@ def test_the_topics_of_a_queue_group_are_those_that_its_owner_knows(world: Clust
         world.wait(owner.broker.queues.receive(name, TOPIC, consumer="one").promise)
         assert world.wait(groups.put_queue(SESSION, group=name, settings=None)).topics == [TOPIC]
     broker = entry.broker
-    assert any(broker.queues.owner_of(name) != broker.coordinator_of(name) for name in names)
+    assert any(broker.queues.owner_of(name) != broker.groups.coordinator_of(name) for name in names)
 
 
 def test_every_node_lists_the_groups_of_all(world: ClusterWorld) -> None:
@@ -211,9 +211,9 @@ def test_a_poll_that_is_cancelled_ends_on_the_coordinator(world: ClusterWorld) -
     entry, group = next(
         (node, group)
         for node, group in entries(world)
-        if node.broker.coordinator_of(group) != node.number
+        if node.broker.groups.coordinator_of(group) != node.number
     )
-    coordinator = world.nodes[entry.broker.coordinator_of(group)]
+    coordinator = world.nodes[entry.broker.groups.coordinator_of(group)]
     beat = ConsumerHeartbeat(
         group_id=group,
         member_id="one",
@@ -290,4 +290,4 @@ def test_consumers_are_coordinated_through_any_node(world: ClusterWorld) -> None
 def test_a_client_finds_the_coordinator_by_any_node(world: ClusterWorld) -> None:
     for node, group in entries(world):
         found = world.wait(node.broker.local_gate.groups.find_coordinators(SESSION, groups=[group]))
-        assert found == {group: node.broker.coordinator_of(group)}
+        assert found == {group: node.broker.groups.coordinator_of(group)}

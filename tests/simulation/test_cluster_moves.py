@@ -414,7 +414,7 @@ def test_records_are_deleted_when_every_copy_in_sync_has_deleted_them() -> None:
     others = [node.number for node in world.nodes.values() if node is not leader]
     # One follower does not hear for a while, and has all records until then.
     world.network.faults.cut.add((leader.number, others[0]))
-    done = leader.broker.delete_records(TOPIC, 0, before_offset=7)
+    done = leader.broker.administration.delete_records(TOPIC, 0, before_offset=7)
     assert copy_of(world, leader.number).start_offset == 7
     world.run_for(400)
     assert copy_of(world, others[1]).start_offset == 7
@@ -436,7 +436,7 @@ def test_an_idle_cluster_deletes_at_once() -> None:
     leader = world.leader_of(TOPIC)
     assert leader is not None
     began_ms = world.clock.now_ms()
-    assert world.wait(leader.broker.delete_records(TOPIC, 0, before_offset=-1)) == 10
+    assert world.wait(leader.broker.administration.delete_records(TOPIC, 0, before_offset=-1)) == 10
     assert world.clock.now_ms() - began_ms < 100, "followers that wait for news are told"
 
 
@@ -450,9 +450,11 @@ def test_a_copy_that_is_lost_does_not_hold_up_a_deletion_for_ever() -> None:
     lost = next(node for node in world.nodes.values() if node is not leader)
     lost.crash()
     with pytest.raises(RequestTimedOut):
-        world.wait(leader.broker.delete_records(TOPIC, 0, before_offset=7, timeout_ms=100))
+        world.wait(
+            leader.broker.administration.delete_records(TOPIC, 0, before_offset=7, timeout_ms=100)
+        )
     # It is taken out of the in-sync set, and can bring nothing back.
-    assert world.wait(leader.broker.delete_records(TOPIC, 0, before_offset=7)) == 7
+    assert world.wait(leader.broker.administration.delete_records(TOPIC, 0, before_offset=7)) == 7
 
 
 def test_whoever_waits_for_a_deletion_is_told_that_another_leads() -> None:
@@ -464,7 +466,7 @@ def test_whoever_waits_for_a_deletion_is_told_that_another_leads() -> None:
     assert leader is not None
     others = [node.number for node in world.nodes.values() if node is not leader]
     world.network.faults.cut.update((leader.number, node) for node in others)
-    done = leader.broker.delete_records(TOPIC, 0, before_offset=7)
+    done = leader.broker.administration.delete_records(TOPIC, 0, before_offset=7)
     world.run_until(lambda: world.leader_of(TOPIC) is not leader, ms_max=20_000)
     world.network.heal()
     with pytest.raises(NotLeader):

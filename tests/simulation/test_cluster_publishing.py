@@ -62,7 +62,7 @@ def read_all(world: ClusterWorld, node: ClusterNode) -> list[tuple[int, Record]]
     places = [Place(one, 0) for one in topic.partitions]
     deadline_ms = world.age_ms + READ_MS
     while True:
-        reading = node.broker.read(places, records_max=7, bytes_max=1 << 20, wait_ms=0)
+        reading = node.broker.reads.read(places, records_max=7, bytes_max=1 << 20, wait_ms=0)
         try:
             page = world.wait(reading.promise)
         except GoQueueError as error:
@@ -107,12 +107,14 @@ def test_a_read_waits_for_what_another_node_will_take() -> None:
         topic = reader.broker.topics.get(TOPIC)
         numbers = range(PARTITIONS)
         looked: Promise[Sequence[Bounds]] = Promise()
-        start(reader.broker.look(topic, numbers), looked.settle)
+        start(reader.broker.reads.look(topic, numbers), looked.settle)
         bounds = world.wait(looked)
         places = [
             Place(topic.partition(number), bounds[number].high_watermark) for number in numbers
         ]
-        reading = reader.broker.read(places, records_max=10, bytes_max=1 << 20, wait_ms=30_000)
+        reading = reader.broker.reads.read(
+            places, records_max=10, bytes_max=1 << 20, wait_ms=30_000
+        )
         world.run_for(2_000)
         assert not reading.promise.is_done
         publisher = Publisher(world)
@@ -126,7 +128,7 @@ def test_an_offset_that_is_not_there_is_refused_by_its_leader() -> None:
     world = founded(3)
     for node in world.up():
         places = [Place(one, 99) for one in node.broker.topics.get(TOPIC).partitions]
-        reading = node.broker.read(places, records_max=10, bytes_max=1 << 20, wait_ms=1_000)
+        reading = node.broker.reads.read(places, records_max=10, bytes_max=1 << 20, wait_ms=1_000)
         with pytest.raises(OffsetOutOfRange):
             world.wait(reading.promise)
 

@@ -53,7 +53,7 @@ def send(world: ClusterWorld, *values: str, number: int = 0) -> None:
         topic = leader.broker.topics.get(TOPIC)
         record = Record(b"", value.encode(), timestamp_ms=leader.clock.now_ms())
         batch = memoryview(encode_batch([record]))
-        appended = leader.broker.produce(topic, topic.partition(number), batch)
+        appended = leader.broker.producing.produce(topic, topic.partition(number), batch)
         assert isinstance(appended, Appended)
         stored: Promise[None] = Promise()
         topic.partition(number).when_committed(appended.last_offset, partial(stored.settle, None))
@@ -202,7 +202,7 @@ def test_what_is_deleted_on_another_node_is_passed_over() -> None:
     send(world, "a", "b", "c", "d")
     first = receive(world, node, 1)
     assert values_of(first) == ["a"]
-    leader.broker.delete_records(TOPIC, 0, before_offset=3)
+    leader.broker.administration.delete_records(TOPIC, 0, before_offset=3)
     got: list[str] = []
     while some := receive(world, node, wait_ms=8_000):
         got += values_of(some)
@@ -276,6 +276,8 @@ def test_urgent_messages_come_first_wherever_they_are() -> None:
     for value, priority in ((b"later", b"background"), (b"now", b"critical")):
         headers = (("goqueue-priority", priority),)
         record = Record(b"", value, headers, timestamp_ms=leader.clock.now_ms())
-        leader.broker.produce(topic, topic.partition(0), memoryview(encode_batch([record])))
+        leader.broker.producing.produce(
+            topic, topic.partition(0), memoryview(encode_batch([record]))
+        )
     world.run_for(500)
     assert values_of(receive(world, node, 1, wait_ms=1_000)) == ["now"]

@@ -148,7 +148,7 @@ def _send(
     topic = node.broker.topics.get(TOPIC)
     how = {name: value for name, value in how.items() if name != "producer_id"}
     try:
-        appended = node.broker.produce(topic, partition, memoryview(encoded), **how)
+        appended = node.broker.producing.produce(topic, partition, memoryview(encoded), **how)
     except GoQueueError as error:
         done(error)
         return
@@ -454,7 +454,7 @@ def test_a_first_batch_that_never_comes_again_is_forgotten(
     scene.world.network.heal()
     scene.world.run_for(6_000)
     assert scene.leader is leader
-    assert leader.broker._pending.is_idle
+    assert leader.broker.producing._pending.is_idle
     scene.until_stored(lambda: scene.send(["p1"], sequence=1))
 
 
@@ -479,7 +479,7 @@ def test_what_follows_a_batch_that_found_no_room_is_sent_again_with_it(
     assert all(isinstance(one, NotEnoughReplicas) for one in late)
     batches = ([first], ["p1"], ["p2"], ["d3"])
     scene.until_stored(lambda: scene.send(*batches, sequence=sequence))
-    assert scene.leader.broker._pending.is_idle
+    assert scene.leader.broker.producing._pending.is_idle
     scene.world.run_for(5_000)
     assert sorted(scene.values()) == sorted(["p"] * is_known + [first, "p1", "p2", "d3"])
 
@@ -545,7 +545,7 @@ def test_a_transaction_that_has_ended_takes_what_was_refused_with_it() -> None:
     assert isinstance(after[0], OutOfOrderSequence)
     scene.until_stored(lambda: scene.send(["p3"], sequence=1, **how))
     world.wait(transactions.end(name, ProducerIdentity(*identity), is_commit=True))
-    assert scene.leader.broker._pending.is_idle
+    assert scene.leader.broker.producing._pending.is_idle
 
 
 def test_a_new_epoch_need_not_repeat_what_was_refused_in_the_old_one() -> None:
@@ -558,5 +558,5 @@ def test_a_new_epoch_need_not_repeat_what_was_refused_in_the_old_one() -> None:
     upkeep.is_full = False
     assert isinstance(scene.send(["q1"], sequence=1, epoch=1)[0], NotEnoughReplicas)
     scene.until_stored(lambda: scene.send(["q0"], ["q1"], epoch=1))
-    assert scene.leader.broker._pending.is_idle
+    assert scene.leader.broker.producing._pending.is_idle
     assert scene.values() == ["p0", "q0", "q1"]

@@ -47,7 +47,7 @@ def test_a_node_that_is_alone_starts_serves_reads_and_refuses_writes() -> None:
     topic = node.broker.topics.get("orders")
     batch = memoryview(encode_batch([Record(None, b"refused")]))
     with pytest.raises(StorageFull, match="disk is full"):
-        node.broker.produce(topic, topic.partition(0), batch)
+        node.broker.producing.produce(topic, topic.partition(0), batch)
     assert 0 < node.disk.reserve_bytes() < RESERVE_BYTES, "half of what is left is held back again"
     node.disk.make_room()
     node.run_for(3_000)

@@ -322,7 +322,7 @@ class Producer:
         topic = self.world.broker.topics.get(TOPIC)
         target = topic.partition(self.partition)
         try:
-            appended = self.world.broker.produce(topic, target, memoryview(batch))
+            appended = self.world.broker.producing.produce(topic, target, memoryview(batch))
         except GoQueueError as error:
             acked(error)
             return

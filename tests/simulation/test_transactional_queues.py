@@ -179,7 +179,7 @@ class Factory(World):
     def read_committed(self, topic: str) -> list[bytes]:
         target = self.broker.topics.get(topic)
         places = [Place(one, one.start_offset) for one in target.partitions]
-        reading = self.broker.read(places, records_max=1000, bytes_max=1 << 22)
+        reading = self.broker.reads.read(places, records_max=1000, bytes_max=1 << 22)
         assert reading.promise.is_done, "a read that does not wait answers at once"
         found: list[bytes] = []
         reading.promise.then(

@@ -125,7 +125,7 @@ class Stage:
         while True:
             found: list[Fetched] = []
             wanted = Wanted(partition, offset, 1 << 20, is_committed_only=True)
-            self.world.broker.fetch(
+            self.world.broker.reads.fetch(
                 [wanted], bytes_min=0, bytes_max=1 << 20, wait_ms=0, done=found.extend
             )
             (result,) = found
@@ -336,7 +336,7 @@ class Instance:
                 is_transactional=True,
             )
             partition = stage.partition(name)
-            stored = broker.produce(
+            stored = broker.producing.produce(
                 broker.topics.get(name.topic),
                 partition,
                 memoryview(batch),

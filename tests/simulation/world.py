@@ -141,7 +141,7 @@ class World:
         )
         topic = self.broker.topics.get(partition.name.topic)
         try:
-            appended = self.broker.produce(topic, partition, memoryview(batch))
+            appended = self.broker.producing.produce(topic, partition, memoryview(batch))
         except GoQueueError as error:
             acked(error)
             return

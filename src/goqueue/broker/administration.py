@@ -11,6 +11,8 @@ from typing import NamedTuple
 from goqueue.broker.controller.metadata import done
 from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
 from goqueue.broker.replication.clustering import Clustering
+from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
+from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import (
     ChangeVoter,
@@ -27,11 +29,14 @@ from goqueue.cluster.nodes import DrainReport, drain_report
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     ElectionNotNeeded,
+    InternalTopic,
     InvalidReplicaAssignment,
     InvalidRequest,
     NodeInUse,
     NoReassignment,
+    NotCompacted,
     QuorumAtRisk,
+    RecordsKept,
     UnknownNode,
 )
 from goqueue.model.names import TopicPartition
@@ -99,14 +104,56 @@ class Administration:
         node_id: int,
         topics: Topics,
         cluster: Clustering | None,
+        compactor: Compactor,
         addresses: Callable[[], Mapping[str, str]],
         wall_ms: Callable[[], int],
     ) -> None:
         self._node_id = node_id
         self._topics = topics
         self._cluster = cluster
+        self._compactor = compactor
         self._addresses = addresses
         self._wall_ms = wall_ms
+
+    # Records
+
+    def delete_records(
+        self,
+        topic: str,
+        number: int,
+        *,
+        before_offset: int,
+        timeout_ms: int = DELETION_TIMEOUT_MS,
+    ) -> Promise[int]:
+        """Delete the records before an offset, or with -1 all committed ones.
+
+        Resolves when no in-sync replica has them any more, with the lowest start offset of these.
+        """
+        found = self._topics.get(topic)
+        if found.is_internal:
+            raise InternalTopic(topic)
+        policy = found.settings.log
+        if policy.is_compacting and not policy.is_deleting:
+            raise RecordsKept(topic)
+        start = found.partition(number).delete_before(before_offset)
+        if self._cluster is not None:
+            wanted = start if before_offset < 0 else min(start, before_offset)
+            return self._cluster.replicas.when_deleted(
+                (found.id, number), wanted, timeout_ms=timeout_ms
+            )
+        deleted: Promise[int] = Promise()
+        deleted.resolve(start)
+        return deleted
+
+    def compact(self, topic: str) -> int:
+        """Request compaction of a topic; return the number of its partitions."""
+        found = self._topics.get(topic)
+        if found.is_internal:
+            raise InternalTopic(topic)
+        if not found.settings.log.is_compacting:
+            raise NotCompacted(topic)
+        self._compactor.request(found.partitions)
+        return len(found.partitions)
 
     # Queries
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from uuid import UUID
 
-import msgspec
-
 from goqueue.broker.administration import Administration
 from goqueue.broker.confirming import Confirming
+from goqueue.broker.controller.identity import cluster_id_of
 from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
@@ -25,19 +23,15 @@ from goqueue.broker.named_queues.named_queues import NamedQueues
 from goqueue.broker.named_queues.purging import QueuePurging
 from goqueue.broker.named_queues.receiving import QueueReceiving
 from goqueue.broker.named_queues.sending import QueueSender
+from goqueue.broker.producing import Producing
 from goqueue.broker.publishing.outbox import Outbox, OwnersOutbox
 from goqueue.broker.publishing.publisher import Outgoing, Publisher, PublishResult
-from goqueue.broker.publishing.split_batches import PendingBatches, Split, scheduled_participant
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.reading.fetching import Fetch, FetchDone, Wanted
-from goqueue.broker.reading.gathered import GatheredReading
-from goqueue.broker.reading.records import Place, Reading
-from goqueue.broker.reading.remote import Bounds, RemoteReader
+from goqueue.broker.reading.reads import Reads
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
 from goqueue.broker.replication.clustering import Addresses, Clustering
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
 from goqueue.broker.replication.nearest import NearestReplicas
 from goqueue.broker.replication.single_to_cluster import facts_of_single_node
 from goqueue.broker.schedules.schedules import Schedules
@@ -47,6 +41,7 @@ from goqueue.broker.shards.leadership import Leadership
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.streams.polling import StreamPolling
 from goqueue.broker.streams.progress import StreamProgress
+from goqueue.broker.topics.auto_creation import AutoCreation
 from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
 from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
@@ -54,9 +49,8 @@ from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.placement import Placement
 from goqueue.broker.topics.settings import TopicDefaults
 from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.broker.transactions.entry import Entrant, TransactionEntry
+from goqueue.broker.transactions.entry import TransactionEntry
 from goqueue.broker.transactions.epochs import Epochs
-from goqueue.broker.transactions.joining import Joining, is_transactional
 from goqueue.broker.transactions.sessions import Transacting
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.cluster.metadata import Metadata
@@ -64,55 +58,19 @@ from goqueue.config import Settings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
-from goqueue.model.attributes import (
-    may_have_attributes,
-    payload_has_attributes,
-    produced_payload,
-)
-from goqueue.model.batch import HEADER_BYTES, Record, read_header
-from goqueue.model.compression import Buffer
-from goqueue.model.errors import (
-    GoQueueError,
-    InternalTopic,
-    InvalidRequest,
-    NotCompacted,
-    RecordsKept,
-    StorageFull,
-    TopicExists,
-    UnknownTopic,
-)
+from goqueue.model.batch import Record
 from goqueue.model.names import (
     DELIVERY_TOPIC,
-    INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
     SCHEMAS_TOPIC,
     TRANSACTION_TOPIC,
-    ProducerIdentity,
-    TopicPartition,
-    check_topic_name,
 )
 from goqueue.model.observer import Observer
-from goqueue.model.session import Session
-from goqueue.partition import Appended, Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
-
-# Waiting time for a topic that this node has not applied yet: two seconds in all.
-_KNOWN_CHECK_MS = 50
-_KNOWN_CHECKS_MAX = 40
-
-_NODE_FILE = "meta/node"
-_NODE_MAGIC = b"GQND"
-_NODE_VERSION = 1
 
 _log = logging.getLogger(__name__)
-
-
-class _Node(msgspec.Struct, frozen=True):
-    node_id: int
-    cluster_id: str
 
 
 class Broker:
@@ -137,17 +95,15 @@ class Broker:
         self.node_id = settings.node.id
         self._disk = disk
         release_reserve(disk, settings.storage)
-        self._own_cluster_id = self._identify()
+        self._own_cluster_id = cluster_id_of(disk, settings.node, new_id=self.new_id)
         self._keep_topics(addresses)
         self.topics.observer = observer
         self.leaders = Leaders(self.node_id, self.topics, clock, self.cluster, peers)
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
-        self.administration = Administration(
-            self.node_id, self.topics, self.cluster, addresses, clock.wall_ms
-        )
         self.nearest = NearestReplicas(self.node_id, self.cluster, settings.cluster.rack)
-        self.remote = None if peers is None else self._remote_reader(peers)
+        self.reads = Reads(clock, self.topics, self.leaders, peers)
+        self.auto_creation = AutoCreation(clock, self.topics, settings.topics)
         self._coordinate_groups()
         self.upkeep = Upkeep(
             disk, clock, self.topics, self.flusher, settings.storage, settings.producers
@@ -156,6 +112,9 @@ class Broker:
         self._redrive_dead_letters()
         self._take_messages()
         self.compactor = Compactor(disk, clock, self.topics, self.flusher, settings.compaction)
+        self.administration = Administration(
+            self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
+        )
         self.gate = Gate(self)
         self.local_gate = Gate(self, routes=False)
 
@@ -201,14 +160,6 @@ class Broker:
         if self.cluster is not None:
             self.cluster.attach(self.topics, self.flusher, self.settings.replication)
 
-    def _remote_reader(self, peers: Peers) -> RemoteReader:
-        return RemoteReader(
-            self.topics,
-            self.leaders,
-            peers,
-            start=lambda reading, wait_ms: reading.start(self.fetch, wait_ms),
-        )
-
     def _coordinate_groups(self) -> None:
         """Create stream groups, transactions and queue groups."""
         settings, clock = self.settings, self.clock
@@ -226,21 +177,18 @@ class Broker:
                 clock, lambda: quorum.catch_up(timeout_ms=settings.cluster.session_ms // 2)
             )
             self.groups.catch_up = confirming.confirm
-        self.stream_progress = StreamProgress(self.groups, self.topics, self.look)
+        self.stream_progress = StreamProgress(self.groups, self.topics, self.reads.look)
         self.stream_polling = StreamPolling(
             self.groups,
             self.topics,
-            self.look,
-            self.read,
+            self.reads.look,
+            self.reads.read,
             heartbeat_ms=settings.groups.consumer_heartbeat_ms,
         )
         self.transactions = Transactions(
             clock, self.topics, self.groups, settings.transactions, self.leaders
         )
         self.epochs = Epochs(self.transactions)
-        self._entry = TransactionEntry(
-            self.topics, self.transactions, is_alone=self.cluster is None
-        )
         self.queues = Queues(
             clock,
             self._disk,
@@ -250,7 +198,7 @@ class Broker:
             new_id=self.new_id,
             is_stream_group=self.groups.is_known,
             leaders=self.leaders,
-            look=self.look,
+            look=self.reads.look,
             is_alone=self.cluster is None,
         )
         self.groups.is_queue_group = self.queues.is_known
@@ -269,9 +217,6 @@ class Broker:
             node_id=self.node_id,
             cluster=None if peers is None else (self.leaders, peers, self.random),
         )
-        self._pending = PendingBatches(
-            clock, self.schedules, bytes_max=self.settings.schedules.waiting_bytes_max
-        )
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.schemas = Schemas(
             clock,
@@ -283,10 +228,18 @@ class Broker:
         )
         self.validation = Validation(self.schemas, self.topics.defaults.values)
         self.topics.check_record = self.validation.check_record
+        self.producing = Producing(
+            clock,
+            self.schedules,
+            self.validation,
+            TransactionEntry(self.topics, self.transactions, is_alone=self.cluster is None),
+            waiting_bytes_max=self.settings.schedules.waiting_bytes_max,
+            is_full=self._is_full,
+        )
 
     def _redrive_dead_letters(self) -> None:
         self.dead_letters = DeadLetters(
-            self.topics, self.queues.journal, look=self.look, read=self.read
+            self.topics, self.queues.journal, look=self.reads.look, read=self.reads.read
         )
         self.redrives = Redrives(
             self.clock,
@@ -333,7 +286,7 @@ class Broker:
             self.topics,
             self.queues,
             self.publish,
-            RecentIds(clock, look=self.look, read=self.read),
+            RecentIds(clock, look=self.reads.look, read=self.reads.read),
             NoClaims(self.publish)
             if quorum is None
             else ClusterClaims(clock, self.topics, self.leaders, self._owners_publisher),
@@ -351,7 +304,9 @@ class Broker:
         )
         self.queue_receiving = QueueReceiving(clock, self.queues)
         self.queue_purging = QueuePurging(clock, self.named_queues, self.queues, self.schedules)
-        self.queue_counting = QueueCounting(self.topics, self.queues, self.schedules, self.look)
+        self.queue_counting = QueueCounting(
+            self.topics, self.queues, self.schedules, self.reads.look
+        )
         self.named_queue_moves = NamedQueueMoves(
             clock,
             self.topics.facts,
@@ -451,15 +406,11 @@ class Broker:
 
     def _join(self, cluster: Clustering) -> None:
         """Take part in the cluster, now that everything follows its decisions."""
-        cluster.replicas.on_role(self._role_changed)
+        cluster.replicas.on_role(self.producing.role_changed)
         # Remove folders of topics that were deleted while the node was down; by then the metadata
         # is current.
         cluster.when_trusted(partial(self.topics.remove_strays, cluster.quorum.node_id))
         cluster.start()
-
-    def _role_changed(self, _: Topic, partition: Partition, leads: bool) -> None:
-        if not leads:
-            self._pending.resign(partition)
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable, such that the next start is quick."""
@@ -487,95 +438,6 @@ class Broker:
         """Return sixteen random bytes, as used for ids of topics and members."""
         return UUID(int=self.random.getrandbits(128), version=4).bytes
 
-    def produce(
-        self,
-        topic: Topic,
-        partition: Partition,
-        batch: memoryview,
-        *,
-        transactional_id: str | None = None,
-        joins_transaction: bool = False,
-        session: Session | None = None,
-    ) -> Appended | Split | Joining:
-        """Append a client's batch; `partition.when_committed` notifies when it is committed.
-
-        A batch with delayed records is split, and its result has its own `when_committed`. So has
-        that of a transactional batch whose partition has yet to join, if `joins_transaction` allows
-        it.
-        """
-        if topic.is_internal:
-            raise InternalTopic(topic.name)
-        if topic.settings.has_schemas:
-            self.validation.check_batch(topic, batch, now_ms=self.clock.wall_ms())
-        if not is_transactional(batch):
-            return self._store(topic, partition, batch, session)
-        if transactional_id is None:
-            raise InvalidRequest("A transactional batch needs its producer's transactional id.")
-        header = read_header(batch)
-        entrant = Entrant(
-            transactional_id,
-            ProducerIdentity(header.producer_id, header.producer_epoch),
-            partition,
-            self._scheduled_by(topic, partition, batch),
-            joins_transaction,
-            partial(self._store, topic, partition, batch, session),
-        )
-
-        def refused(error: GoQueueError | None) -> None:
-            if error is not None:
-                self._pending.note_refused(partition, header, error)
-
-        try:
-            admitted = self._entry.admit(entrant)
-        except GoQueueError as error:
-            refused(error)
-            raise
-        if isinstance(admitted, Joining):
-            admitted.when_committed(refused)
-        return admitted
-
-    def refused(self, partition: Partition, batch: Buffer, error: GoQueueError) -> GoQueueError:
-        """Record and return the error of a refused batch, which its producer will resend."""
-        if len(batch) >= HEADER_BYTES:
-            self._pending.note_refused(partition, read_header(batch), error)
-        return error
-
-    def takes_runs(self, topic: Topic) -> bool:
-        """Return whether batches for a topic may go to its partitions without `produce`."""
-        return not (topic.is_internal or self.upkeep.is_full)
-
-    def _scheduled_by(
-        self, topic: Topic, partition: Partition, batch: memoryview
-    ) -> list[TopicPartition]:
-        """Return where the delayed records of a transactional batch are stored, if any."""
-        if not (topic.settings.has_attributes and may_have_attributes(batch)):
-            return []
-        now_ms = self.clock.wall_ms()
-        name = scheduled_participant(self.schedules, topic, partition, batch, now_ms=now_ms)
-        return [] if name is None else [name]
-
-    def _store(
-        self, topic: Topic, partition: Partition, batch: memoryview, session: Session | None
-    ) -> Appended | Split:
-        try:
-            return self._store_now(topic, partition, batch, session)
-        except GoQueueError as error:
-            self.refused(partition, batch, error)
-            raise
-
-    def _store_now(
-        self, topic: Topic, partition: Partition, batch: memoryview, session: Session | None
-    ) -> Appended | Split:
-        if self.upkeep.is_full:
-            raise StorageFull("The disk is full; retry when there is room again.")
-        now_ms = self.clock.wall_ms()
-        payload = produced_payload(batch) if topic.settings.has_attributes else None
-        if payload is not None and payload_has_attributes(payload):
-            return self._pending.append(topic, partition, batch, now_ms=now_ms)
-        if self._pending.is_idle:
-            return partition.append(batch, now_ms=now_ms, payload=payload, session=session)
-        return self._pending.append_plain(partition, batch, now_ms=now_ms)
-
     def publish(
         self,
         topic: str,
@@ -594,142 +456,6 @@ class Broker:
             topic, outgoing, partition=partition, waits=waits, now_ms=now_ms
         )
 
-    def fetch(
-        self,
-        wanted: Sequence[Wanted],
-        *,
-        bytes_min: int,
-        bytes_max: int,
-        wait_ms: int,
-        done: FetchDone,
-    ) -> Fetch:
-        """Read committed batches, now or when enough have arrived; `done` gets the results."""
-        fetch = Fetch(self.clock, wanted, bytes_min=bytes_min, bytes_max=bytes_max, done=done)
-        fetch.start(wait_ms)
-        return fetch
-
-    def read(
-        self,
-        places: Sequence[Place],
-        *,
-        records_max: int,
-        bytes_max: int,
-        wait_ms: int = 0,
-        is_committed_only: bool = True,
-    ) -> Reading:
-        """Read records one by one, waiting for the first if there is none.
-
-        Unless `is_committed_only`, this includes those of open and aborted transactions.
-        """
-        if self.remote is not None:
-            gathered = GatheredReading(
-                self.remote,
-                places,
-                records_max=records_max,
-                bytes_max=bytes_max,
-                is_committed_only=is_committed_only,
-            )
-            gathered.begin(wait_ms)
-            return gathered
-        reading = Reading(
-            places,
-            records_max=records_max,
-            bytes_max=bytes_max,
-            is_committed_only=is_committed_only,
-        )
-        reading.start(self.fetch, wait_ms)
-        return reading
-
-    async def look(
-        self,
-        topic: Topic,
-        numbers: Sequence[int],
-        *,
-        times_ms: Sequence[int] = (),
-        may_guess: bool = False,
-        with_records_end: bool = False,
-    ) -> Sequence[Bounds]:
-        """Return the start and end offsets of partitions from their leaders.
-
-        For partitions of other nodes, the result has only the offsets at `times_ms`, and the end of
-        the records only `with_records_end`. With `may_guess`, this node's replica answers if no
-        leader does.
-        """
-        if self.remote is None:
-            return [topic.partition(number) for number in numbers]
-        return await self.remote.look(
-            topic,
-            numbers,
-            times_ms=times_ms,
-            may_guess=may_guess,
-            with_records_end=with_records_end,
-        )
-
-    async def auto_create(self, name: str, *, may_create: bool) -> Topic:
-        """Create a missing topic on demand, if that is allowed."""
-        check_topic_name(name)
-        if not may_create or not self.settings.topics.auto_create or name in INTERNAL_TOPICS:
-            raise UnknownTopic(name)
-        try:
-            return await self.topics.create(name, partition_count=self.settings.topics.partitions)
-        except TopicExists:
-            # Another client has created it meanwhile, maybe on another node.
-            return await self._when_known(name)
-
-    async def _when_known(self, name: str) -> Topic:
-        """Return a topic of the cluster as soon as this node has it too."""
-        for _ in range(_KNOWN_CHECKS_MAX):
-            found = self.topics.find(name)
-            if found is not None:
-                return found
-            pause: Promise[None] = Promise()
-            self.clock.call_later(_KNOWN_CHECK_MS, partial(pause.resolve, None))
-            await pause
-        raise UnknownTopic(name)
-
-    async def topic_in_use(self, name: str) -> Topic:
-        """Return a topic to be used; create it if it is missing and settings allow that."""
-        found = self.topics.find(name)
-        return await self.auto_create(name, may_create=True) if found is None else found
-
-    def delete_records(
-        self,
-        topic: str,
-        number: int,
-        *,
-        before_offset: int,
-        timeout_ms: int = DELETION_TIMEOUT_MS,
-    ) -> Promise[int]:
-        """Delete the records before an offset, or with -1 all committed ones.
-
-        Resolves when no in-sync replica has them any more, with the lowest start offset of these.
-        """
-        found = self.topics.get(topic)
-        if found.is_internal:
-            raise InternalTopic(topic)
-        policy = found.settings.log
-        if policy.is_compacting and not policy.is_deleting:
-            raise RecordsKept(topic)
-        start = found.partition(number).delete_before(before_offset)
-        if self.cluster is not None:
-            wanted = start if before_offset < 0 else min(start, before_offset)
-            return self.cluster.replicas.when_deleted(
-                (found.id, number), wanted, timeout_ms=timeout_ms
-            )
-        deleted: Promise[int] = Promise()
-        deleted.resolve(start)
-        return deleted
-
-    def compact(self, topic: str) -> int:
-        """Request compaction of a topic; return the number of its partitions."""
-        found = self.topics.get(topic)
-        if found.is_internal:
-            raise InternalTopic(topic)
-        if not found.settings.log.is_compacting:
-            raise NotCompacted(topic)
-        self.compactor.request(found.partitions)
-        return len(found.partitions)
-
     def free_bytes(self) -> int:
         return self._disk.free_bytes()
 
@@ -738,20 +464,3 @@ class Broker:
 
     def new_producer_id(self) -> Promise[int]:
         return self.topics.facts.reserve_producer_id()
-
-    def _identify(self) -> str:
-        """Return the cluster id of this data folder; a new folder gets one."""
-        known = read_framed(
-            self._disk, _NODE_FILE, magic=_NODE_MAGIC, version=_NODE_VERSION, body=_Node
-        )
-        if known is not None:
-            return known.cluster_id
-        cluster_id = self.settings.node.cluster_id or _short(self.new_id())
-        node = _Node(self.node_id, cluster_id)
-        write_framed(self._disk, _NODE_FILE, magic=_NODE_MAGIC, version=_NODE_VERSION, body=node)
-        return cluster_id
-
-
-def _short(unique: bytes) -> str:
-    """Encode sixteen bytes as 22 characters that are safe in a name."""
-    return base64.urlsafe_b64encode(unique).decode().rstrip("=")

@@ -12,7 +12,7 @@ from tests.unit.broker.node import Node
 
 def auto_create(node: Node, name: str, *, may_create: bool = True) -> Topic:
     promise: Promise[Topic] = Promise()
-    start(node.broker.auto_create(name, may_create=may_create), promise.settle)
+    start(node.broker.auto_creation.create(name, may_create=may_create), promise.settle)
     return node.wait(promise)
 
 
@@ -54,15 +54,15 @@ def test_records_are_deleted_up_to_an_offset() -> None:
     node = Node()
     node.create("orders")
     node.produce("orders", ["a", "b", "c"])
-    deleted = node.broker.delete_records("orders", 0, before_offset=2)
+    deleted = node.broker.administration.delete_records("orders", 0, before_offset=2)
     assert node.wait(deleted) == 2
     assert node.values("orders") == [b"c"]
     with pytest.raises(OffsetOutOfRange):
-        node.broker.delete_records("orders", 0, before_offset=9)
+        node.broker.administration.delete_records("orders", 0, before_offset=9)
     with pytest.raises(UnknownPartition):
-        node.broker.delete_records("orders", 1, before_offset=0)
+        node.broker.administration.delete_records("orders", 1, before_offset=0)
     with pytest.raises(UnknownTopic):
-        node.broker.delete_records("nowhere", 0, before_offset=0)
+        node.broker.administration.delete_records("nowhere", 0, before_offset=0)
 
 
 def test_the_disk_is_described_as_it_is() -> None:

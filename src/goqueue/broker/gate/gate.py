@@ -117,7 +117,7 @@ class Gate:
         done: FetchDone,
     ) -> Waiting:
         """Read from places that readers returned, now or when there is enough data."""
-        return self.broker.fetch(
+        return self.broker.reads.fetch(
             wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
         )
 

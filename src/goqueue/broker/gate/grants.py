@@ -137,7 +137,7 @@ class Writer(_Place):
 
         With `joins_transaction`, the partition may join the transaction of the batch.
         """
-        return self._broker.produce(
+        return self._broker.producing.produce(
             self._topic,
             self.partition,
             batch,
@@ -148,7 +148,7 @@ class Writer(_Place):
 
     def refuse(self, batch: Buffer, error: GoQueueError) -> GoQueueError:
         """Return the error for a batch that cannot be stored now, and that will be retried."""
-        return self._broker.refused(self.partition, batch, error)
+        return self._broker.producing.refused(self.partition, batch, error)
 
     def when_stored(
         self, stored: Appended | Split | Joining, done: Done, *, is_replicated: bool
@@ -169,7 +169,7 @@ class Writer(_Place):
 
     def run_limits(self) -> RunLimits | None:
         """Return the limits for batches stored without further checks; None: check all."""
-        if not self._broker.takes_runs(self._topic):
+        if not self._broker.producing.takes_runs(self._topic):
             return None
         return self.partition.run_limits(now_ms=self._broker.clock.wall_ms())
 

@@ -109,7 +109,7 @@ class QueuesArea(Area):
         self, topic: str, receive: Callable[[], Promise[Received]]
     ) -> Received:
         """Create the topic first, so that no group is created if that fails."""
-        await self._broker.topic_in_use(topic)
+        await self._broker.auto_creation.ready(topic)
         return await receive()
 
     def _receive(
@@ -150,7 +150,7 @@ class QueuesArea(Area):
     ) -> AckedAndReceived:
         """Acknowledge earlier messages, then receive. Messages are returned even if acks fail."""
         if self._broker.topics.find(topic) is None:
-            await self._broker.topic_in_use(topic)
+            await self._broker.auto_creation.ready(topic)
         self._broker.queues.served(group, topic)  # Raise before anything is acknowledged.
         acked = self._broker.queues.ack(group, receipts)
         received = await self._receive(
@@ -216,7 +216,7 @@ class QueuesArea(Area):
 
     async def _edge(self, name: str, edge: Edge) -> dict[int, int]:
         topic = self._broker.topics.get(name)
-        bounds = await self._broker.look(topic, range(len(topic.partitions)))
+        bounds = await self._broker.reads.look(topic, range(len(topic.partitions)))
         return {
             number: one.start_offset if edge == "earliest" else one.high_watermark
             for number, one in enumerate(bounds)

@@ -93,7 +93,7 @@ class RecordsArea(Area):
         now_ms: int | None,
     ) -> list[PublishResult]:
         self._check_create(session, topic)
-        await self._broker.topic_in_use(topic)
+        await self._broker.auto_creation.ready(topic)
         return await self._broker.publish(
             topic, records, partition=partition, waits=waits, now_ms=now_ms
         )
@@ -104,7 +104,7 @@ class RecordsArea(Area):
         found = self._broker.topics.find(topic)
         if found is None:
             self._check_create(session, topic)
-            found = await self._broker.topic_in_use(topic)
+            found = await self._broker.auto_creation.ready(topic)
         if found.is_internal:
             raise InternalTopic(topic)
 
@@ -125,7 +125,7 @@ class RecordsArea(Area):
     ) -> PageView:
         """Read decoded records, waiting for the first if there is none."""
         places = await self._find_places(topic, spans, is_committed_only)
-        reading = self._broker.read(
+        reading = self._broker.reads.read(
             places,
             records_max=records_max,
             bytes_max=bytes_max,
@@ -149,10 +149,10 @@ class RecordsArea(Area):
         """Return the record at an offset."""
         found = self._broker.topics.get(topic)
         known = found.partition(partition)
-        [bounds] = await self._broker.look(found, [partition])
+        [bounds] = await self._broker.reads.look(found, [partition])
         start, end = bounds.start_offset, bounds.high_watermark
         if start <= offset < end:
-            reading = self._broker.read(
+            reading = self._broker.reads.read(
                 [Place(known, offset, offset + 1)],
                 records_max=1,
                 bytes_max=bytes_max,
@@ -188,7 +188,7 @@ class RecordsArea(Area):
         self, topic: str, spans: Sequence[Span], is_committed_only: bool
     ) -> list[Place]:
         return await find_places(
-            self._broker.look,
+            self._broker.reads.look,
             self._broker.topics.get(topic),
             spans,
             is_committed_only=is_committed_only,
@@ -214,7 +214,7 @@ class RecordsArea(Area):
         leader does.
         """
         found = self._broker.topics.get(topic)
-        return await self._broker.look(
+        return await self._broker.reads.look(
             found,
             range(found.partition_count) if partitions is None else partitions,
             times_ms=times_ms,
@@ -268,7 +268,7 @@ class RecordsArea(Area):
 
         Resolves with the new log start when no in-sync replica has them any more.
         """
-        return self._broker.delete_records(
+        return self._broker.administration.delete_records(
             topic, partition, before_offset=before_offset, timeout_ms=timeout_ms
         )
 
@@ -291,7 +291,7 @@ class RecordsArea(Area):
         if policy.is_compacting and not policy.is_deleting:
             raise RecordsKept(topic)
         numbers = range(found.partition_count) if partition is None else [partition]
-        bounds = await self._broker.look(found, numbers, times_ms=times_of([before]))
+        bounds = await self._broker.reads.look(found, numbers, times_ms=times_of([before]))
         offsets = [
             one.high_watermark if before is None else offset_at(one, before) for one in bounds
         ]
@@ -328,7 +328,7 @@ class _Stream:
             denied: Promise[PageView] = Promise()
             denied.reject(error)
             return denied
-        reading = self._reading = self._broker.read(
+        reading = self._reading = self._broker.reads.read(
             self.places,
             records_max=records_max,
             bytes_max=bytes_max,

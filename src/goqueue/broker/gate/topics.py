@@ -144,7 +144,7 @@ class TopicsArea(Area):
     async def describe(self, session: Session, *, topic: str) -> TopicDescription:
         """Return a topic, its effective settings, and its size as far as leaders are available."""
         found = self._broker.topics.get(topic)
-        bounds = await self._broker.look(found, range(found.partition_count), may_guess=True)
+        bounds = await self._broker.reads.look(found, range(found.partition_count), may_guess=True)
         return TopicDescription(
             self._summary(found),
             {**self._broker.topics.defaults.values, **found.own_settings},
@@ -156,7 +156,7 @@ class TopicsArea(Area):
     async def partitions(self, session: Session, *, topic: str) -> list[PartitionState]:
         """Return the placement and bounds of a topic's partitions."""
         found = self._broker.topics.get(topic)
-        bounds = await self._broker.look(found, range(found.partition_count), may_guess=True)
+        bounds = await self._broker.reads.look(found, range(found.partition_count), may_guess=True)
         return [
             PartitionState(self._broker.placement(found, number), one)
             for number, one in enumerate(bounds)
@@ -185,7 +185,7 @@ class TopicsArea(Area):
             return found
         if may_create:
             self._check_create(session, topic)
-        return await self._broker.auto_create(topic, may_create=may_create)
+        return await self._broker.auto_creation.create(topic, may_create=may_create)
 
     @operation(Action.CREATE, named_by_owner)
     async def create(
@@ -268,7 +268,7 @@ class TopicsArea(Area):
     @operation(Action.ALTER, topic(), merge=_of_this_node)
     async def compact(self, session: Session, *, topic: str) -> int:
         """Schedule the compaction of a topic; return the number of its partitions."""
-        return self._broker.compact(topic)
+        return self._broker.administration.compact(topic)
 
     @query(Action.DESCRIBE, everybody)
     def check_deletion(self, session: Session) -> None:

@@ -180,7 +180,7 @@ class TransactionsArea(Area):
             try:
                 if self._broker.topics.find(name) is None:
                     self._check_create(session, name)
-                    await self._broker.topic_in_use(name)
+                    await self._broker.auto_creation.ready(name)
             except GoQueueError as error:
                 places = (place for place in range(count) if place not in unreadable)
                 pairs = zip(places, messages, strict=True)

@@ -232,7 +232,7 @@ def test_what_may_have_been_stored_is_looked_for_before_it_is_stored_again(node:
         broker.topics,
         broker.queues,
         publish,
-        RecentIds(broker.clock, look=broker.look, read=broker.read),
+        RecentIds(broker.clock, look=broker.reads.look, read=broker.reads.read),
         NoClaims(publish),
     )
     queue = broker.named_queues.get("orders")

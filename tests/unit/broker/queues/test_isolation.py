@@ -56,7 +56,7 @@ class TransactionalNode(QueueNode):
         self.run_for(1)
 
     def read(self, offset: int = 0, *, wait_ms: int = 0, is_committed_only: bool = True) -> Page:
-        reading = self.broker.read(
+        reading = self.broker.reads.read(
             [Place(self.target(), offset)],
             records_max=100,
             bytes_max=1 << 20,
@@ -255,7 +255,7 @@ def test_a_read_of_everything_shows_records_but_no_markers(node: TransactionalNo
 
 
 def test_a_read_that_waits_is_answered_by_the_commit(node: TransactionalNode) -> None:
-    reading = node.broker.read(
+    reading = node.broker.reads.read(
         [Place(node.target(), 0)], records_max=10, bytes_max=1000, wait_ms=20_000
     )
     node.write(1, "a")
@@ -273,7 +273,7 @@ def fetch(
 ) -> list[Fetched]:
     answers: list[list[Fetched]] = []
     wanted = Wanted(node.target(), offset, 1 << 20, is_committed_only=is_committed_only)
-    node.broker.fetch(
+    node.broker.reads.fetch(
         [wanted], bytes_min=1, bytes_max=1 << 20, wait_ms=wait_ms, done=answers.append
     )
     return answers[0] if answers else []
@@ -312,7 +312,9 @@ def test_a_waiting_fetch_of_committed_batches_is_not_woken_by_what_is_undecided(
 ) -> None:
     answers: list[list[Fetched]] = []
     wanted = Wanted(node.target(), 0, 1 << 20, is_committed_only=True)
-    node.broker.fetch([wanted], bytes_min=1, bytes_max=1 << 20, wait_ms=9000, done=answers.append)
+    node.broker.reads.fetch(
+        [wanted], bytes_min=1, bytes_max=1 << 20, wait_ms=9000, done=answers.append
+    )
     node.write(1, "a")
     node.send("after")
     node.run_for(1000)

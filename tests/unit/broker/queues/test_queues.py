@@ -718,7 +718,7 @@ def test_retention_moves_queues_along(node: QueueNode) -> None:
     node.receive()
     for number in range(5):
         node.send(f"v{number}")
-    node.broker.delete_records("orders", 0, before_offset=3)
+    node.broker.administration.delete_records("orders", 0, before_offset=3)
     node.run_for(2_000)
     assert node.broker.queues.stats("shop", "orders").ready == 2
     assert node.texts() == ["v3", "v4"]

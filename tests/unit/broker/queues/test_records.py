@@ -78,7 +78,7 @@ def test_a_batch_of_one_record_is_not_remembered_once_it_was_handed_out(node: No
 
 def test_offsets_before_the_start_are_gone_and_later_ones_are_to_come(node: Node) -> None:
     send(node, [5, 5])
-    node.broker.delete_records("orders", 0, before_offset=3)
+    node.broker.administration.delete_records("orders", 0, before_offset=3)
     found = RecordReader(1 << 20).read(partition_of(node), [0, 2, 3, 9, 10, 99])
     assert sorted(found.records) == [3, 9]
     assert sorted(found.gone) == [0, 2]

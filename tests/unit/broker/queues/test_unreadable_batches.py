@@ -80,7 +80,7 @@ def test_so_does_a_group_that_finds_the_index_of_an_earlier_version(node: QueueN
 def test_a_reader_goes_on_behind_it(node: QueueNode) -> None:
     place = Place(node.broker.topics.get("orders").partition(0), 0, None)
     reading = Reading([place], records_max=10, bytes_max=1 << 20)
-    reading.start(node.broker.fetch, 0)
+    reading.start(node.broker.reads.fetch, 0)
     page = node.wait(reading.promise)
     assert [record.value for _, record in page.records] == [b"before", b"behind"]
     assert [one.offset for one in page.damaged] == [1]

@@ -55,7 +55,7 @@ class Reader:
         ]
         if also is not None:
             wanted.append(Wanted(also, 0, 1 << 20))
-        return self.node.broker.fetch(
+        return self.node.broker.reads.fetch(
             wanted,
             bytes_min=bytes_min,
             bytes_max=bytes_max,

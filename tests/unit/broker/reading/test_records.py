@@ -14,7 +14,9 @@ from tests.simulation.world import World
 
 
 def read(world: World, places: list[Place], *, records_max: int = 100, wait_ms: int = 0) -> Page:
-    reading = world.broker.read(places, records_max=records_max, bytes_max=1 << 20, wait_ms=wait_ms)
+    reading = world.broker.reads.read(
+        places, records_max=records_max, bytes_max=1 << 20, wait_ms=wait_ms
+    )
     return world.wait(reading.promise)
 
 
@@ -81,9 +83,9 @@ def test_a_read_is_bounded_by_size_but_brings_one_record_at_least() -> None:
     world = World()
     partition = world.create("orders").partition(0)
     send(world, "orders", 0, [Record(None, b"x" * 1000, (), 1) for _ in range(5)])
-    reading = world.broker.read([Place(partition, 0)], records_max=100, bytes_max=1)
+    reading = world.broker.reads.read([Place(partition, 0)], records_max=100, bytes_max=1)
     assert len(world.wait(reading.promise).records) == 1
-    reading = world.broker.read([Place(partition, 0)], records_max=100, bytes_max=2500)
+    reading = world.broker.reads.read([Place(partition, 0)], records_max=100, bytes_max=2500)
     assert len(world.wait(reading.promise).records) == 3
 
 
@@ -92,7 +94,7 @@ def test_gaps_of_compaction_are_passed() -> None:
     partition = world.create("state", cleanup_policy="compact", segment_bytes="1024").partition(0)
     for one in range(40):
         send(world, "state", 0, [Record(b"k", b"%d" % one + b"x" * 200, (), 1)])
-    world.broker.compact("state")
+    world.broker.administration.compact("state")
     world.run_until(lambda: world.broker.compactor.passes > 0)
     page = read(world, [Place(partition, 0)])
     assert 0 < len(page.records) < 40

@@ -425,7 +425,7 @@ class IdempotentDesk(Desk):
         done: Promise[None] = Promise()
         topic = self.broker.topics.get("orders")
         partition = topic.partitions[0]
-        appended = self.broker.produce(topic, partition, memoryview(batch))
+        appended = self.broker.producing.produce(topic, partition, memoryview(batch))
         if isinstance(appended, Appended):
             partition.when_committed(appended.last_offset, lambda error: done.settle(None, error))
         else:

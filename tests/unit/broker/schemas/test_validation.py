@@ -88,7 +88,7 @@ def produce(world: World, topic: Topic, *values: bytes | None, **more: Any) -> d
     records = [Record(None, value, (), now_ms) for value in values]
     batch = memoryview(encode_batch(records, **more))
     try:
-        world.broker.produce(topic, topic.partition(0), batch)
+        world.broker.producing.produce(topic, topic.partition(0), batch)
     except SchemaMismatch as refused:
         return refused.faults
     return {}
@@ -222,7 +222,7 @@ def test_a_delayed_record_is_checked_when_it_comes(world: World) -> None:
     headers: tuple[Header, ...] = (("goqueue-delay-ms", b"60000"),)
     batch = encode_batch([Record(None, bad, headers, world.clock.now_ms())])
     with pytest.raises(SchemaMismatch):
-        world.broker.produce(topic, topic.partition(0), memoryview(batch))
+        world.broker.producing.produce(topic, topic.partition(0), memoryview(batch))
 
 
 def test_a_topic_may_change_its_mind(world: World) -> None:
@@ -267,7 +267,7 @@ def test_a_damaged_batch_is_called_damaged(world: World) -> None:
     batch = encode_batch([Record(None, b"x", (), world.clock.now_ms())])
     batch[-1] ^= 1
     with pytest.raises(CorruptBatch):
-        world.broker.produce(topic, topic.partition(0), memoryview(batch))
+        world.broker.producing.produce(topic, topic.partition(0), memoryview(batch))
 
 
 def test_schemas_are_known_again_after_a_restart(world: World) -> None:

@@ -107,7 +107,7 @@ def test_a_request_compacts_what_is_not_worth_it_yet(fsync: str) -> None:
     node = Node(storage__fsync=fsync, compaction__check_ms="1h", compaction__dirty_ratio_min="1")
     node.create("prices", cleanup_policy="compact")
     put(node, *many(30))
-    node.broker.compact("prices")
+    node.broker.administration.compact("prices")
     node.run_for(10_000)
     assert len(latest(node)) == 3
     assert node.broker.compactor.passes == 1
@@ -115,7 +115,7 @@ def test_a_request_compacts_what_is_not_worth_it_yet(fsync: str) -> None:
 
 def test_a_request_for_what_was_deleted_meanwhile_harms_nobody(node: Node) -> None:
     put(node, *many(30))
-    node.broker.compact("prices")
+    node.broker.administration.compact("prices")
     node.wait(node.broker.topics.delete("prices"))
     node.create("prices", **SETTINGS)
     put(node, *many(30))
@@ -127,7 +127,7 @@ def test_a_node_that_does_not_compact_says_so() -> None:
     node = Node(compaction__enabled="false")
     node.create("prices", **SETTINGS)
     with pytest.raises(InvalidRequest, match=r"compaction\.enabled"):
-        node.broker.compact("prices")
+        node.broker.administration.compact("prices")
 
 
 def test_logs_follow_one_another_without_waiting_for_the_next_check() -> None:

@@ -106,7 +106,7 @@ def test_records_that_were_deleted_on_demand_give_their_room_back() -> None:
     node = small_node()
     partition = node.create("orders", segment_bytes="1024").partition(0)
     node.produce("orders", [VALUE] * 4)
-    node.broker.delete_records("orders", 0, before_offset=-1)
+    node.broker.administration.delete_records("orders", 0, before_offset=-1)
     node.run_for(3_000)
     assert (partition.start_offset, partition.log.size) == (4, 0)
     node.restart_after_crash()

@@ -358,7 +358,7 @@ def test_wrong_settings_change_nothing() -> None:
         lambda node: node.broker.topics.delete(OFFSETS_TOPIC),
         lambda node: node.broker.topics.grow(OFFSETS_TOPIC, 99),
         lambda node: node.produce(OFFSETS_TOPIC, ["a"]),
-        lambda node: node.broker.delete_records(OFFSETS_TOPIC, 0, before_offset=-1),
+        lambda node: node.broker.administration.delete_records(OFFSETS_TOPIC, 0, before_offset=-1),
     ],
     ids=["delete", "grow", "produce", "delete_records"],
 )

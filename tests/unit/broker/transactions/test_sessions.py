@@ -539,7 +539,7 @@ def test_a_batch_behind_one_that_waits_for_its_schedules_waits_too(node: Transac
             is_transactional=True,
         )
         sequence += len(records)
-        stored = node.broker.produce(
+        stored = node.broker.producing.produce(
             topic, partition, memoryview(batch), transactional_id="producer"
         )
         if isinstance(stored, Appended):
@@ -571,7 +571,7 @@ def test_a_retried_batch_schedules_once(node: TransactingNode) -> None:
         )
         topic = node.broker.topics.get("out")
         outcomes: list[GoQueueError | None] = []
-        stored = node.broker.produce(
+        stored = node.broker.producing.produce(
             topic, topic.partition(0), memoryview(batch), transactional_id="producer"
         )
         assert not isinstance(stored, Appended)

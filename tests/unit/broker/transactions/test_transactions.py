@@ -68,7 +68,7 @@ class Shop(World):
             is_transactional=True,
         )
         topic = self.broker.topics.get(name.topic)
-        stored = self.broker.produce(
+        stored = self.broker.producing.produce(
             topic,
             topic.partition(name.partition),
             memoryview(batch),

@@ -60,7 +60,9 @@ class TransactingNode(QueueNode):
         """What a reader of committed messages sees, of all partitions."""
         target = self.broker.topics.get(topic)
         places = [Place(one, one.start_offset) for one in target.partitions]
-        page = self.wait(self.broker.read(places, records_max=1000, bytes_max=1 << 20).promise)
+        page = self.wait(
+            self.broker.reads.read(places, records_max=1000, bytes_max=1 << 20).promise
+        )
         return [(record.value or b"").decode() for _, record in page.records]
 
     def states(self, topic: str = "orders", group: str = "shop") -> list[str]:

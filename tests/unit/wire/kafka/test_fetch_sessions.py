@@ -108,7 +108,7 @@ def test_a_moved_start_is_news(consumer: Consumer) -> None:
     consumer.client.produce(b"a")
     consumer.open(0)
     consumer.go_on(0)
-    consumer.client.node.broker.delete_records("orders", 0, before_offset=-1)
+    consumer.client.node.broker.administration.delete_records("orders", 0, before_offset=-1)
     assert consumer.go_on() == {0: []}
     assert consumer.answer.responses[0].partitions[0].log_start_offset == 1
     assert consumer.go_on() == {}

@@ -63,8 +63,8 @@ def test_before_version_one_the_session_is_also_the_time_to_rejoin(client: Clien
     request = join_request(0, client.subject)
     request.session_timeout_ms = 7_000
     client.call("JoinGroup", request, 0)
-    (hosted,) = client.node.broker.groups._hosted.values()
-    assert hosted.coordinator.describe_group("shop").members
+    (hosted,) = client.node.broker.groups.shards
+    assert hosted.machine.describe_group("shop").members
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)

@@ -23,7 +23,7 @@ def client() -> Client:
     client = Client()
     for timestamp_ms in (10, 40, 20, 40):
         client.produce(b"a", timestamp_ms=timestamp_ms)
-    client.node.broker.delete_records("orders", 0, before_offset=1)
+    client.node.broker.administration.delete_records("orders", 0, before_offset=1)
     return client
 
 

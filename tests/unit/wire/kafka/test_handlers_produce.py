@@ -229,7 +229,7 @@ def test_records_that_could_not_be_made_durable_are_not_acknowledged(version: in
 def test_the_first_offset_left_is_told_where_there_is_room_for_it(version: int) -> None:
     client = Client()
     client.produce(b"a", b"b")
-    client.node.broker.delete_records("orders", 0, before_offset=2)
+    client.node.broker.administration.delete_records("orders", 0, before_offset=2)
     answer = produce(client, version, records_for(version, b"c"))
     assert answer.log_start_offset == (2 if version >= 5 else -1)
     assert error_codes(answer) == set()
