@@ -51,6 +51,9 @@ from goqueue.broker.topics.settings import TopicDefaults
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.broker.transactions.entry import TransactionEntry
 from goqueue.broker.transactions.epochs import Epochs
+from goqueue.broker.transactions.ids import TransactionIds
+from goqueue.broker.transactions.publishing import TransactionPublisher
+from goqueue.broker.transactions.remote_writes import TransactionLines
 from goqueue.broker.transactions.sessions import Transacting
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.cluster.metadata import Metadata
@@ -270,11 +273,16 @@ class Broker:
             self.transactions,
             self.groups,
             self.queues,
-            self.schedules,
-            self.leaders,
-            cluster_id=lambda: self.cluster_id,
+            TransactionPublisher(
+                clock,
+                self.topics,
+                self.schedules,
+                self.transactions,
+                TransactionLines(self.topics, self.leaders),
+                is_full=self._is_full,
+            ),
+            ids=TransactionIds(lambda: self.cluster_id),
             new_id=self.new_id,
-            is_full=self._is_full,
         )
 
     def _name_queues(self) -> None:

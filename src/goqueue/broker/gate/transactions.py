@@ -37,8 +37,8 @@ from goqueue.broker.gate.transaction_answers import (
 )
 from goqueue.broker.queues.settling import Outcomes
 from goqueue.broker.transactions.ids import Transaction, transactional_id_in
+from goqueue.broker.transactions.names import GENERATED_PREFIX
 from goqueue.broker.transactions.publishing import Addressed, all_refused
-from goqueue.broker.transactions.sessions import GENERATED_PREFIX
 from goqueue.groups import CommitOffsets, OffsetErrors, OffsetToCommit
 from goqueue.loop.promise import Promise
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind

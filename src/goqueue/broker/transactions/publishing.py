@@ -7,6 +7,7 @@ others are not; then the transaction can only be aborted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
@@ -34,11 +35,16 @@ from goqueue.model.errors import (
     InternalTopic,
     InvalidRequest,
     StorageFull,
+    TransactionAbortable,
 )
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Appended, Partition
 from goqueue.partition.rules import check_produced
+
+DOOMED_MAX = 10_000  # the oldest is forgotten first
+
+_log = logging.getLogger(__name__)
 
 
 class Addressed(NamedTuple):
@@ -87,6 +93,32 @@ def all_refused(count: int, refused: dict[int, GoQueueError]) -> list[PublishRes
     return [refused.get(one, others) for one in range(count)]
 
 
+class DoomedTransactions:
+    """Transactions of which a part could not be stored; they can only be aborted."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[Transaction, GoQueueError] = {}
+
+    def add(self, transaction: Transaction, reason: GoQueueError) -> None:
+        _log.error("a transaction of %r is half written: %s", transaction.transactional_id, reason)
+        self._reasons[transaction] = reason
+        if len(self._reasons) > DOOMED_MAX:
+            del self._reasons[next(iter(self._reasons))]
+
+    def check(self, transaction: Transaction) -> None:
+        """Raise if a transaction must not be committed."""
+        reason = self._reasons.get(transaction)
+        if reason is not None:
+            raise TransactionAbortable(
+                f"This transaction cannot be committed, because not all of it could be stored "
+                f"({reason}); abort it and begin another."
+            )
+
+    def forget(self, transaction: Transaction) -> None:
+        """Drop a transaction that has ended."""
+        self._reasons.pop(transaction, None)
+
+
 class TransactionPublisher:
     """Stores or schedules records under the identity of a transaction's producer."""
 
@@ -99,16 +131,14 @@ class TransactionPublisher:
         lines: TransactionLines,
         *,
         is_full: Callable[[], bool],
-        doom: Callable[[Transaction, GoQueueError], None],
     ) -> None:
-        """`doom` is called with a transaction that must no longer be committed, and the reason."""
+        self.doomed = DoomedTransactions()
         self._clock = clock
         self._topics = topics
         self._schedules = schedules
         self._transactions = transactions
         self._lines = lines
         self._is_full = is_full
-        self._doom = doom
         self._turn = 0
 
     async def publish(
@@ -267,7 +297,7 @@ class TransactionPublisher:
         except GoQueueError as error:
             if not ends and not remote:
                 raise
-            self._doom(transaction, error)
+            self.doomed.add(transaction, error)
             late_elsewhere = []
             results = [error if result is None else result for result in results]
         try:
@@ -281,7 +311,7 @@ class TransactionPublisher:
                 )
                 _note_scheduled(late, ids, results)
         except GoQueueError as error:
-            self._doom(transaction, error)
+            self.doomed.add(transaction, error)
             raise
         assert None not in results, "every record has a result"
         return cast(list[PublishResult], results)

@@ -6,7 +6,6 @@ on the coordinators and participants that every transaction has.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -14,8 +13,6 @@ import msgspec
 from goqueue.broker.publishing.publisher import PublishResult
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.settling import Outcomes
-from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.calls import Fault
@@ -24,8 +21,8 @@ from goqueue.broker.transactions.ids import (
     Transaction,
     TransactionIds,
 )
+from goqueue.broker.transactions.names import GENERATED_PREFIX, GeneratedNames
 from goqueue.broker.transactions.publishing import Addressed, TransactionPublisher
-from goqueue.broker.transactions.remote_writes import TransactionLines
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.groups import CommitOffsets, OffsetErrors
 from goqueue.loop.clock import Clock
@@ -33,29 +30,17 @@ from goqueue.loop.promise import Promise, start
 from goqueue.model.bounds import ProducerEpoch, ProducerId
 from goqueue.model.errors import (
     ConcurrentTransactions,
-    GoQueueError,
     InvalidRequest,
     NotCoordinator,
     StorageFailed,
-    TransactionAbortable,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions import TransactionState, TransactionView
 
-# The broker names transactions whose clients do not. Names are reused, because all recently used
-# names are remembered; but not at once, so that a repeated commit still finds its transaction.
-GENERATED_PREFIX = "__transaction-"
-GENERATED_REST_MS = 60_000
-GENERATED_TRIES_MAX = 1_000  # to find a name that this node coordinates
-SCAN_PAUSE_MS = 10_000  # between scans of all transactions for names to reuse
-DOOMED_MAX = 10_000  # partially written transactions remembered; the oldest is forgotten first
 # A begin under a name whose last transaction is still completing is retried this often.
 BEGIN_TRIES_MAX = 5
 BEGIN_PAUSE_MS = 200
 
-_RESTING = frozenset(
-    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-)
 _ENDING = frozenset(TransactionState) - {TransactionState.EMPTY, TransactionState.ONGOING}
 
 # Names of the calls between nodes.
@@ -86,8 +71,6 @@ _outcomes_decoder = msgspec.msgpack.Decoder(list[Fault | None])
 _offsets_decoder = msgspec.msgpack.Decoder(_Offsets)
 _faults_decoder = msgspec.msgpack.Decoder(list[tuple[str, int, Fault]])
 
-_log = logging.getLogger(__name__)
-
 
 class Transacting:
     """Begin, publish, commit offsets, acknowledge, commit, abort."""
@@ -99,34 +82,22 @@ class Transacting:
         transactions: Transactions,
         groups: Groups,
         queues: Queues,
-        schedules: Schedules,
-        leaders: Leaders,
+        publisher: TransactionPublisher,
         *,
-        cluster_id: Callable[[], str],
+        ids: TransactionIds,
         new_id: Callable[[], bytes],
-        is_full: Callable[[], bool],
     ) -> None:
-        self.ids = TransactionIds(cluster_id)
+        self.ids = ids
         self._clock = clock
         self._transactions = transactions
         self._groups = groups
         self._queues = queues
-        self._new_id = new_id
         self._topics = topics
-        self._publisher = TransactionPublisher(
-            clock,
-            topics,
-            schedules,
-            transactions,
-            TransactionLines(topics, leaders),
-            is_full=is_full,
-            doom=self._doom,
-        )
+        self._publisher = publisher
+        self._doomed = publisher.doomed
+        self._names = GeneratedNames(clock, transactions, new_id)
         transactions.calls.serve(_ACK, self._serve_ack)
         transactions.calls.serve(_OFFSETS, self._serve_offsets)
-        self._doomed: dict[Transaction, GoQueueError] = {}
-        self._reusable: list[str] = []
-        self._scanned_ms = -SCAN_PAUSE_MS
 
     # Beginning and ending
 
@@ -140,7 +111,7 @@ class Transacting:
 
     async def _begin(self, transactional_id: str | None, timeout_ms: int) -> Transaction:
         await self._transactions.ensure_topic()
-        name = self._generated() if transactional_id is None else transactional_id
+        name = self._names.next() if transactional_id is None else transactional_id
         for _ in range(BEGIN_TRIES_MAX):
             try:
                 identity = await self._transactions.initialise(name, timeout_ms=timeout_ms)
@@ -152,21 +123,13 @@ class Transacting:
 
     def commit(self, transaction: Transaction) -> Promise[None]:
         """Commit; resolves when the outcome is visible to every reader. Idempotent."""
-        self._check_whole(transaction)
+        self._doomed.check(transaction)
         return self._end(transaction, is_commit=True)
 
     def prepare(self, transaction: Transaction, *, timeout_ms: int | None = None) -> Promise[None]:
         """Prepare for the commit of its epoch; no further operations are accepted in it."""
-        self._check_whole(transaction)
+        self._doomed.check(transaction)
         return self._transactions.prepare(*transaction, timeout_ms=timeout_ms)
-
-    def _check_whole(self, transaction: Transaction) -> None:
-        reason = self._doomed.get(transaction)
-        if reason is not None:
-            raise TransactionAbortable(
-                f"This transaction cannot be committed, because not all of it could be stored "
-                f"({reason}); abort it and begin another."
-            )
 
     def abort(self, transaction: Transaction) -> Promise[None]:
         """Abort; resolves when all participants have the outcome. Idempotent."""
@@ -182,7 +145,7 @@ class Transacting:
 
         def ended(_: object, error: Exception | None) -> None:
             if error is None:
-                self._doomed.pop(transaction, None)
+                self._doomed.forget(transaction)
             promise.settle(None, error)
 
         self._transactions.finish(*transaction, is_commit=is_commit, bumps_epoch=True).then(ended)
@@ -230,7 +193,7 @@ class Transacting:
             )
             return await self._queues.prepare(group, receipts, transaction.identity)
         except StorageFailed as error:
-            self._doom(transaction, error)
+            self._doomed.add(transaction, error)
             raise
 
     async def _ack_elsewhere(
@@ -280,44 +243,6 @@ class Transacting:
         )
         faults = [(*place, Fault.of(error)) for place, error in found.errors.items()]
         return _encode(faults)
-
-    # Generated names and partially written transactions
-
-    def _generated(self) -> str:
-        """A name that is not in use."""
-        now_ms = self._clock.now_ms()
-        if not self._reusable and not 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
-            self._scanned_ms = now_ms
-            self._reusable = [
-                one.transactional_id
-                for one in self._transactions.all(states=_RESTING)
-                if one.transactional_id.startswith(GENERATED_PREFIX)
-                and one.updated_ms + max(GENERATED_REST_MS, one.timeout_ms) <= now_ms
-            ]
-        while self._reusable:
-            name = self._reusable.pop()
-            if self._is_resting(name, now_ms):
-                return name
-        for _ in range(GENERATED_TRIES_MAX):
-            name = GENERATED_PREFIX + self._new_id().hex()
-            if self._transactions.is_here(name):
-                return name
-        raise NotCoordinator(
-            "This node coordinates no transactions now; retry, or give a transactional id."
-        )
-
-    def _is_resting(self, name: str, now_ms: int) -> bool:
-        try:
-            view = self._transactions.describe(name)
-        except GoQueueError:
-            return True  # It has been forgotten meanwhile.
-        return view.state in _RESTING and view.updated_ms + GENERATED_REST_MS <= now_ms
-
-    def _doom(self, transaction: Transaction, reason: GoQueueError) -> None:
-        _log.error("a transaction of %r is half written: %s", transaction.transactional_id, reason)
-        self._doomed[transaction] = reason
-        if len(self._doomed) > DOOMED_MAX:
-            del self._doomed[next(iter(self._doomed))]
 
     def _pause(self, ms: int) -> Promise[None]:
         promise: Promise[None] = Promise()

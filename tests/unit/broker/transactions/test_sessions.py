@@ -9,8 +9,8 @@ import pytest
 
 from goqueue.broker.publishing.publisher import Published, Scheduled
 from goqueue.broker.transactions.ids import Transaction, TransactionIds
+from goqueue.broker.transactions.names import GENERATED_PREFIX, GENERATED_REST_MS, SCAN_PAUSE_MS
 from goqueue.broker.transactions.publishing import Addressed
-from goqueue.broker.transactions.sessions import GENERATED_PREFIX, GENERATED_REST_MS, SCAN_PAUSE_MS
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import (

@@ -1,0 +1,64 @@
+"""Names that the broker gives to transactions whose clients give none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from goqueue.broker.transactions.transactions import Transactions
+from goqueue.loop.clock import Clock
+from goqueue.model.errors import GoQueueError, NotCoordinator
+from goqueue.transactions import TransactionState
+
+# Names are reused, because all recently used names are remembered; but not at once, so that a
+# repeated commit still finds its transaction.
+GENERATED_PREFIX = "__transaction-"
+GENERATED_REST_MS = 60_000
+GENERATED_TRIES_MAX = 1_000  # to find a name that this node coordinates
+SCAN_PAUSE_MS = 10_000  # between scans of all transactions for names to reuse
+
+_RESTING = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+
+
+class GeneratedNames:
+    """Finds names that are not in use and that this node coordinates."""
+
+    def __init__(
+        self, clock: Clock, transactions: Transactions, new_id: Callable[[], bytes]
+    ) -> None:
+        self._clock = clock
+        self._transactions = transactions
+        self._new_id = new_id
+        self._reusable: list[str] = []
+        self._scanned_ms = -SCAN_PAUSE_MS
+
+    def next(self) -> str:
+        """Return a name that was used long ago, or a new one."""
+        now_ms = self._clock.now_ms()
+        if not self._reusable and not 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
+            self._scanned_ms = now_ms
+            self._reusable = [
+                one.transactional_id
+                for one in self._transactions.all(states=_RESTING)
+                if one.transactional_id.startswith(GENERATED_PREFIX)
+                and one.updated_ms + max(GENERATED_REST_MS, one.timeout_ms) <= now_ms
+            ]
+        while self._reusable:
+            name = self._reusable.pop()
+            if self._is_resting(name, now_ms):
+                return name
+        for _ in range(GENERATED_TRIES_MAX):
+            name = GENERATED_PREFIX + self._new_id().hex()
+            if self._transactions.is_here(name):
+                return name
+        raise NotCoordinator(
+            "This node coordinates no transactions now; retry, or give a transactional id."
+        )
+
+    def _is_resting(self, name: str, now_ms: int) -> bool:
+        try:
+            view = self._transactions.describe(name)
+        except GoQueueError:
+            return True  # It has been forgotten meanwhile.
+        return view.state in _RESTING and view.updated_ms + GENERATED_REST_MS <= now_ms
