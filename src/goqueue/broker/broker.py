@@ -221,14 +221,7 @@ class Broker:
             cluster=None if peers is None else (self.leaders, peers, self.random),
         )
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
-        self.schemas = Schemas(
-            clock,
-            self.topics,
-            is_full=self._is_full,
-            cluster=None
-            if peers is None or self.cluster is None
-            else (self.leaders, peers, self.cluster),
-        )
+        self.schemas = Schemas(clock, self.topics, self.leaders, is_full=self._is_full)
         self.validation = Validation(self.schemas, self.topics.defaults.values)
         self.topics.check_record = self.validation.check_record
         self.producing = Producing(
@@ -407,7 +400,7 @@ class Broker:
             leadership.register(DELIVERY_TOPIC, lead=redrives.lead, resign=redrives.resign)
             leadership.register(DELIVERY_TOPIC, lead=resume, resign=resume)
             leadership.register(SCHEDULED_TOPIC, lead=schedules.lead, resign=schedules.resign)
-            leadership.register(SCHEMAS_TOPIC, lead=self.schemas.lead, resign=self.schemas.resign)
+        leadership.register(SCHEMAS_TOPIC, lead=self.schemas.lead, resign=self.schemas.resign)
         # After the other participants of transactions, which it notifies of outcomes.
         leadership.register(TRANSACTION_TOPIC, lead=transactions.lead, resign=transactions.resign)
         return leadership

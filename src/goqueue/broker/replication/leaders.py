@@ -118,6 +118,19 @@ class Leaders:
     def is_here(self, topic: Topic, number: int) -> bool:
         return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
 
+    def has_replica(self, topic: Topic, number: int) -> bool:
+        """Return whether this node leads or follows a partition."""
+        if self._cluster is None:
+            return True
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
+        return fact is not None and self.node_id in fact.members
+
+    def other_nodes(self) -> list[int]:
+        """Return the other nodes of the cluster that are not fenced."""
+        if self._cluster is None:
+            return []
+        return [node.id for node in self._cluster.nodes() if node.id != self.node_id]
+
     def is_unfit(self, topic_id: bytes, number: int) -> bool:
         """Return whether a partition is led here with a gap that another replica may not have."""
         return self._cluster is not None and self._cluster.integrity.is_unfit(topic_id, number)
@@ -125,6 +138,13 @@ class Leaders:
     def is_curable(self, topic_id: bytes, number: int) -> bool:
         """Return whether corrupted records are recoverable from another replica."""
         return self._cluster is not None and self._cluster.integrity.is_curable(topic_id, number)
+
+    def call_node(
+        self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int
+    ) -> Promise[Answered]:
+        """Call another node, once."""
+        assert self._peers is not None
+        return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
 
     def call(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""

@@ -1,12 +1,12 @@
 """The schema registry and its topic.
 
-Registrations are stored in the compacted internal topic `__schemas`, which is replayed on first
-use: a node without schemas pays nothing. A change is written, then applied, and acknowledged when
+Registrations are stored in the compacted internal topic `__schemas`, which is made by the first
+one: a node without schemas pays nothing. A change is written, then applied, and acknowledged when
 it is as durable as any record; reads meanwhile wait as well, because an id once returned must never
 refer to another schema. Parsing and comparing schemas happens in a thread, one at a time, because a
 schema can be large and must not block the event loop.
 
-In a cluster the leader of that topic accepts changes, and every node replicates them (`replica`).
+The leader of that topic accepts changes, and every node replicates them (`replica`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.schemas.loading import Loading
-from goqueue.broker.schemas.replica import SchemaCopy
+from goqueue.broker.schemas.replica import RegistryReplica
 from goqueue.broker.topics.topics import Topics
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
 from goqueue.loop.turns import Turns
 from goqueue.model.batch import Record, encode_batch
@@ -61,23 +58,18 @@ class Schemas:
         self,
         clock: Clock,
         topics: Topics,
+        leaders: Leaders,
         *,
         is_full: Callable[[], bool],
-        cluster: tuple[Leaders, Peers, Clustering] | None = None,
     ) -> None:
         self._clock = clock
         self._topics = topics
         self._is_full = is_full
-        self._registry: Registry | None = None
-        self._loading: Loading | None = None
-        self._last_offset = -1
         self._told_offset = 0
         self._writers = Turns(clock, waiting_max=WRITES_WAITING_MAX)
         self._thinkers = Turns(clock, waiting_max=READS_WAITING_MAX)
         self.changes = 0  # counted, so that caches can detect a change
-        self._copy: SchemaCopy | None = None
-        if cluster is not None:
-            self._copy = SchemaCopy(clock, topics, *cluster, changed=self._note_change)
+        self._replica = RegistryReplica(clock, topics, leaders, changed=self._note_change)
 
     # Look-up
 
@@ -212,8 +204,7 @@ class Schemas:
     async def _register(
         self, subject: Subject, request: Request, *, normalize: bool, force: bool
     ) -> Version:
-        self._check_leading()
-        registry = await self._ready()
+        registry = await self._ready_to_change()
         draft = registry.draft_of_register(subject, request, normalize=normalize)
         meant = await self._think(draft.read)
         registry = self._loaded()
@@ -237,8 +228,7 @@ class Schemas:
         return answer
 
     async def _decide(self, decide: Callable[[Registry], tuple[T, list[Change]]]) -> T:
-        self._check_leading()
-        registry = await self._ready()
+        registry = await self._ready_to_change()
         answer, changes = decide(registry)
         self._write(registry, changes)
         return answer
@@ -253,33 +243,25 @@ class Schemas:
 
         return self._thinkers.run(apart)
 
-    # In a cluster
+    # Leadership
 
     def lead(self, _: Partition) -> None:
         """Accept changes: this node now leads the topic."""
-        assert self._copy is not None
-        self._copy.lead()
+        self._replica.lead()
 
     def resign(self, _: Partition) -> None:
         """Stop accepting changes: this node no longer leads the topic."""
-        assert self._copy is not None
-        self._copy.resign()
+        self._replica.resign()
 
     def owner(self) -> int:
-        """The node that accepts changes, in a cluster; -1 if there is none."""
-        assert self._copy is not None
-        return self._copy.leader()
+        """The node that accepts changes; -1 if there is none."""
+        return self._replica.leader()
 
     def check_sure(self, question: bytes) -> None:
         """Raise a retryable error unless this registry is confirmed to be as recent as the
         leader's.
         """
-        if self._copy is not None:
-            self._copy.check_sure(question)
-
-    def _check_leading(self) -> None:
-        if self._copy is not None:
-            self._copy.check_leading()
+        self._replica.check_sure(question)
 
     def _note_change(self) -> None:
         self.changes += 1
@@ -289,58 +271,35 @@ class Schemas:
         time.
         """
         await self._settled()
-        if self._copy is not None and self._copy.next_offset > self._told_offset:
-            self._told_offset = self._copy.next_offset
-            await self._copy.tell(self._copy.next_offset)
+        if self._replica.next_offset > self._told_offset:
+            self._told_offset = self._replica.next_offset
+            await self._replica.tell(self._replica.next_offset)
 
     # The topic
 
     def open(self) -> None:
-        """Start loading the registry if there are topics that require schemas."""
-        if self._copy is not None:
-            self._copy.look()
-        elif any(topic.settings.has_schemas for topic in self._topics):
-            self._clock.call_soon(self._load_on)
+        """Start loading the registry, if there is one."""
+        self._replica.look()
 
-    def _load_on(self) -> None:
-        if not self._load_some():
-            self._clock.call_soon(self._load_on)
+    async def _ready_to_change(self) -> Registry:
+        """The registry of the node that accepts changes, whose topic exists."""
+        self._replica.check_leading()
+        await self._topics.internal.ready(SCHEMAS_TOPIC)
+        return await self._ready()
 
     async def _ready(self) -> Registry:
         """The registry, replayed in pieces if not loaded yet, yielding to the event loop."""
-        while not self._load_some():
+        while not self._replica.load_some():
             turn: Promise[None] = Promise()
             self._clock.call_soon(partial(turn.resolve, None))
             await turn
-        return self._loaded()
+        return self._replica.registry
 
     def _loaded(self) -> Registry:
         """The registry, synchronously: a caller that cannot wait replays it to the end."""
-        while not self._load_some():
+        while not self._replica.load_some():
             pass
-        if self._copy is not None:
-            return self._copy.registry
-        assert self._registry is not None
-        return self._registry
-
-    def _load_some(self) -> bool:
-        """Replay a piece of the topic if there is one; return True when all is replayed."""
-        if self._copy is not None:
-            return self._copy.load_some()
-        if self._registry is not None:
-            return True
-        topic = self._topics.find(SCHEMAS_TOPIC)
-        if topic is None:
-            self._registry = Registry()
-            return True
-        if self._loading is None:
-            self._loading = Loading(topic.partitions[0])
-        if not self._loading.step():
-            return False
-        self._registry, self._last_offset = self._loading.registry, self._loading.until_offset - 1
-        self._loading = None
-        self.changes += 1
-        return True
+        return self._replica.registry
 
     def _write(self, registry: Registry, changes: list[Change]) -> None:
         """Write and apply changes; `_settled` resolves when they are durable."""
@@ -348,55 +307,48 @@ class Schemas:
             return
         if self._is_full():
             raise StorageFull("The disk is full; retry when there is room again.")
-        self._check_leading()
-        partition = self._partition()
+        self._replica.check_leading()
+        partition = self._topics.get(SCHEMAS_TOPIC).partition(0)
         partition.check_leading()
         refusal = partition.failure or partition.shortage
         if refusal is not None:
             raise refusal
         now_ms = self._clock.wall_ms()
+        last_offset = partition.end_offset - 1
         try:
             for records in _batches([to_record(change, now_ms=now_ms) for change in changes]):
                 batch = memoryview(encode_batch(records))
-                self._last_offset = partition.write(batch, now_ms=now_ms).last_offset
+                last_offset = partition.write(batch, now_ms=now_ms).last_offset
         except GoQueueError as error:
             # A part of a large change may be written; the topic is authoritative.
             failure = error
-            partition.when_committed(self._last_offset, lambda _: self._written(failure))
+            partition.when_committed(last_offset, lambda _: self._written(failure))
             raise
         for change in changes:
             gone_or_fact = read_gone(change.key) if change.fact is None else change.fact
             if gone_or_fact is not None:
                 registry.apply(gone_or_fact)
-        if self._copy is not None:
-            self._copy.wrote(self._last_offset)
+        self._replica.wrote(last_offset)
         self.changes += 1
-        partition.when_committed(self._last_offset, self._written)
+        partition.when_committed(last_offset, self._written)
 
     def _written(self, error: GoQueueError | None) -> None:
         if error is not None:
             # Changes that could not be made durable are discarded; the durable ones are replayed.
             _log.error("schemas could not be stored: %s", error)
-            self._registry = self._loading = None
-            if self._copy is not None:
-                self._copy.forget()
+            self._replica.forget()
 
     def _settled(self) -> Promise[None]:
         """Resolves when everything written so far is durable."""
         promise: Promise[None] = Promise()
         topic = self._topics.find(SCHEMAS_TOPIC)
-        last_offset = self._last_offset if self._copy is None else self._copy.next_offset - 1
-        if topic is None or (self._copy is not None and not self._copy.is_leading):
+        if topic is None or not self._replica.is_leading:
             promise.resolve(None)  # What other nodes wrote is committed if it is applied here.
         else:
             topic.partitions[0].when_committed(
-                last_offset, lambda error: promise.settle(None, error)
+                self._replica.next_offset - 1, lambda error: promise.settle(None, error)
             )
         return promise
-
-    def _partition(self) -> Partition:
-        """The topic's only partition; none of its records is durable before the topic is."""
-        return self._topics.internal.make(SCHEMAS_TOPIC).partitions[0]
 
 
 def _batches(records: list[Record]) -> list[list[Record]]:

@@ -1,10 +1,11 @@
-"""The registry of a node in a cluster, replicated from the log of schemas.
+"""The registry of a node, replicated from the log of schemas.
 
-The leader of that log's only partition accepts changes. Every other node applies what is committed:
-a node with a replica reads it as it grows, a node without one requests it from the leader. So all
-nodes can answer and validate, with a short lag at most. A registration is acknowledged when the
-other nodes have applied it too, if they respond in time; and a node that is asked for a schema it
-does not have checks with the leader whether there is more to apply.
+The leader of that log's only partition accepts changes; a single node always leads. Every other
+node applies what is committed: a node with a replica reads it as it grows, a node without one
+requests it from the leader. So all nodes can answer and validate, with a short lag at most. A
+registration is acknowledged when the other nodes have applied it too, if they respond in time; and
+a node that is asked for a schema it does not have checks with the leader whether there is more to
+apply.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schemas.loading import Loading
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.peers import Answer, Answered, PeerKind
 from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import read_header
 from goqueue.model.bounds import Offset
@@ -35,7 +36,6 @@ from goqueue.partition.partition import NO_LEADER
 from goqueue.schemas.registry import Registry
 
 if TYPE_CHECKING:
-    from goqueue.broker.replication.clustering import Clustering
     from goqueue.cluster.facts import Decision
 
 TELL_MS_MAX = 1_000  # how long a change waits for the other nodes to apply it
@@ -67,7 +67,7 @@ _call_decoder = msgspec.msgpack.Decoder(Read | End | Tell)
 _offset_decoder = msgspec.msgpack.Decoder(int)
 
 
-class SchemaCopy:
+class RegistryReplica:
     """Follows the log of schemas, or leads it."""
 
     def __init__(
@@ -75,17 +75,14 @@ class SchemaCopy:
         clock: Clock,
         topics: Topics,
         leaders: Leaders,
-        peers: Peers,
-        cluster: Clustering,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when the registry has changed."""
-        self.is_leading = False
+        # A single node accepts the first change before the topic exists.
+        self.is_leading = leaders.is_alone
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
-        self._peers = peers
-        self._cluster = cluster
         self._changed = changed
         self._loading: Loading | None = None
         self._registry: Registry | None = None
@@ -94,8 +91,8 @@ class SchemaCopy:
         self._waiting: list[tuple[int, Promise[None]]] = []
         self._pulling: Promise[None] | None = None
         self._questions: dict[bytes, Promise[None]] = {}
-        peers.serve(PeerKind.SCHEMAS, self._serve)
-        cluster.quorum.on_applied(self._look_again)
+        leaders.serve(PeerKind.SCHEMAS, self._serve)
+        topics.facts.log.on_applied(self._look_again)
 
     # Roles
 
@@ -121,7 +118,9 @@ class SchemaCopy:
     def leader(self) -> int:
         """The node that accepts changes; -1 if there is none."""
         topic = self._topics.find(SCHEMAS_TOPIC)
-        return NO_LEADER if topic is None else self._leaders.node_of(topic, 0)
+        if topic is not None:
+            return self._leaders.node_of(topic, 0)
+        return self._leaders.node_id if self._leaders.is_alone else NO_LEADER
 
     def _look_again(self, _: Decision) -> None:
         self.look()
@@ -129,7 +128,8 @@ class SchemaCopy:
     def look(self) -> None:
         """Check whether this node has gained or lost a replica."""
         topic = self._topics.find(SCHEMAS_TOPIC)
-        partition = None if topic is None else self._kept(topic)
+        has_replica = topic is not None and self._leaders.has_replica(topic, 0)
+        partition = topic.partition(0) if topic is not None and has_replica else None
         if partition is self._watched:
             return
         if self._watched is not None:
@@ -138,12 +138,6 @@ class SchemaCopy:
         if partition is not None:
             partition.watchers[self] = None
         self._catch_up_soon()
-
-    def _kept(self, topic: Topic) -> Partition | None:
-        """This node's replica, if it has one."""
-        fact = self._cluster.quorum.metadata.partitions.get(topic.id, 0)
-        is_kept = fact is not None and self._leaders.node_id in fact.members
-        return topic.partition(0) if is_kept else None
 
     # Reading
 
@@ -173,7 +167,9 @@ class SchemaCopy:
         if loading is None or not _goes_on(loading, partition):
             loading = self._loading = Loading(partition)
         is_new = loading.registry is not self._registry
-        until = partition.end_offset if self.is_leading else partition.high_watermark
+        # Writes of this node are applied at once, except those that its disk has failed to store.
+        is_ahead = self.is_leading and partition.failure is None
+        until = partition.end_offset if is_ahead else partition.high_watermark
         if not is_new and loading.next_offset >= until:
             return True
         loading.until_offset = max(until, loading.next_offset)
@@ -302,7 +298,7 @@ class SchemaCopy:
         node = self._leaders.node_of(topic, 0)
         if node in (NO_LEADER, self._leaders.node_id):
             raise CoordinatorNotAvailable("No other node leads the schemas now; retry.")
-        return self._peers.call(node, PeerKind.SCHEMAS, _encode(call), timeout_ms=ASK_MS_MAX)
+        return self._leaders.call_node(node, PeerKind.SCHEMAS, _encode(call), timeout_ms=ASK_MS_MAX)
 
     # Notifying the others
 
@@ -312,8 +308,7 @@ class SchemaCopy:
         Slow nodes are not waited for.
         """
         told: Promise[None] = Promise()
-        node_id = self._leaders.node_id
-        nodes = [node.id for node in self._cluster.nodes() if node.id != node_id]
+        nodes = self._leaders.other_nodes()
         left = len(nodes)
 
         def one_told(_: Answered | None, error: Exception | None) -> None:
@@ -326,7 +321,8 @@ class SchemaCopy:
             told.resolve(None)
         for node in nodes:
             call = _encode(Tell(offset))
-            self._peers.call(node, PeerKind.SCHEMAS, call, timeout_ms=TELL_MS_MAX).then(one_told)
+            told_one = self._leaders.call_node(node, PeerKind.SCHEMAS, call, timeout_ms=TELL_MS_MAX)
+            told_one.then(one_told)
         return told
 
     # Serving
