@@ -34,9 +34,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "spark": {"client", _CODECS, "model"},
     # The command line manages a broker through the client alone; only `serve` runs one.
     # Pipelines are commands as well, and run where the command does.
-    "cli": {"runtime", "client", "spark", "model", "config", "setting_kinds"},
-    "config": {"setting_kinds", "model"},
-    "setting_kinds": {"model"},
+    "cli": {"runtime", "client", "spark", "model", "config"},
+    "config": {"model"},
     "__main__": {"cli"},
     # Names of the client that are loaded when they are first used.
     "__init__": {"client", "model"},
@@ -66,16 +65,7 @@ CODEC_MODULES = (
 CONFIG_READERS = {"runtime", "cli"}
 CONFIG_FOR_READERS = {"SETTINGS", "SECTIONS", "load", "render", "contradictions"}
 ROOMS_WITH_ALL_SECTIONS = {"broker"}
-ROOMS_WITHOUT_CONFIG = {
-    "model",
-    "loop",
-    "wire",
-    _CODECS,
-    "client",
-    "console",
-    "spark",
-    "setting_kinds",
-}
+ROOMS_WITHOUT_CONFIG = {"model", "loop", "wire", _CODECS, "client", "console", "spark"}
 
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
 # all of them, and no room imports those.

@@ -10,7 +10,7 @@ from goqueue.config import SETTINGS, UNLIMITED, Address, Settings, load, render
 from goqueue.model.errors import InvalidSettings
 from tools.settings_page import page
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

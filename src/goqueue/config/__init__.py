@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from goqueue.model.errors import InvalidSettings
-from goqueue.setting_kinds import (
+from goqueue.config.kinds import (
     COUNT,
     DAY_MS,
     DURATION,
@@ -47,9 +46,10 @@ from goqueue.setting_kinds import (
     Unit,
     Word,
 )
-from goqueue.setting_kinds import UNLIMITED as UNLIMITED
-from goqueue.setting_kinds import Address as Address
-from goqueue.setting_kinds import Secret as Secret
+from goqueue.config.kinds import UNLIMITED as UNLIMITED
+from goqueue.config.kinds import Address as Address
+from goqueue.config.kinds import Secret as Secret
+from goqueue.model.errors import InvalidSettings
 
 FsyncMode = Literal["every", "interval", "none"]
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
