@@ -64,12 +64,8 @@ from goqueue.config import Settings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
-from goqueue.model.attributes import (
-    may_have_attributes,
-    payload_has_attributes,
-    produced_payload,
-)
-from goqueue.model.batch import HEADER_BYTES, Record, read_header
+from goqueue.model.attributes import contains_prefix, may_have_attributes
+from goqueue.model.batch import HEADER_BYTES, Record, produced_payload, read_header
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
     GoQueueError,
@@ -575,7 +571,7 @@ class Broker:
             raise StorageFull("The disk is full; retry when there is room again.")
         now_ms = self.clock.wall_ms()
         payload = produced_payload(batch) if topic.settings.has_attributes else None
-        if payload is not None and payload_has_attributes(payload):
+        if payload is not None and contains_prefix(payload, 0):
             return self._pending.append(topic, partition, batch, now_ms=now_ms)
         if self._pending.is_idle:
             return partition.append(batch, now_ms=now_ms, payload=payload, session=session)
