@@ -12,7 +12,7 @@ from goqueue.loop.peers import Answer, Answered
 from goqueue.loop.promise import Promise
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.dialing import Dialer
-from goqueue.runtime.listening import Listener
+from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
@@ -45,10 +45,12 @@ def new_listener(server: PeerServer, *, tls: NodeTls | None = None) -> Listener:
     return Listener(
         asyncio.get_running_loop(),
         server.connect,
-        connections_max=100,
-        connections_per_address_max=-1,
-        idle_timeout_ms=60_000,
-        receive_bytes_total_max=100 << 20,
+        ConnectionLimits(
+            connections_max=100,
+            connections_per_address_max=-1,
+            idle_timeout_ms=60_000,
+            receive_bytes_total_max=100 << 20,
+        ),
         tls=tls,
         complaints=server.complaints,
     )

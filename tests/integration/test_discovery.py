@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.discovery import Discovery
-from goqueue.runtime.listening import Listener
+from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer
 from tests.credentials import new_credentials
@@ -101,10 +101,12 @@ def test_discovery_tells_who_is_at_each_address_and_passes_over_who_is_silent() 
             listener = Listener(
                 loop,
                 server.connect,
-                connections_max=10,
-                connections_per_address_max=-1,
-                idle_timeout_ms=60_000,
-                receive_bytes_total_max=1 << 20,
+                ConnectionLimits(
+                    connections_max=10,
+                    connections_per_address_max=-1,
+                    idle_timeout_ms=60_000,
+                    receive_bytes_total_max=1 << 20,
+                ),
             )
             addresses.append(listener.listen("127.0.0.1", 0))
         silent = ("127.0.0.1", quiet_port())

@@ -15,7 +15,7 @@ import uvloop
 from goqueue.model.errors import MalformedRequest
 from goqueue.runtime import listening, sockets, turn_reference, turns
 from goqueue.runtime.disk import LocalDisk
-from goqueue.runtime.listening import Listener
+from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.sockets import SocketConnection
 from goqueue.wire.parts import FileRange, Part
 
@@ -94,7 +94,9 @@ class Server:
             "receive_bytes_total_max": 100 << 20,
             **limits,
         }
-        self.listener = Listener(asyncio.get_running_loop(), self._connect, **settings)
+        self.listener = Listener(
+            asyncio.get_running_loop(), self._connect, ConnectionLimits(**settings)
+        )
         self.address = self.listener.listen("127.0.0.1", 0)
 
     def _connect(self, client_host: str, *, send: Any, close: Any, unblock: Any) -> Echo:
@@ -201,7 +203,7 @@ def test_requests_that_come_byte_by_byte_are_put_together(run: Callable[..., Non
             await asyncio.sleep(0)
         assert await client.receive() == b"hello"
         assert await client.receive() == b"ok"
-        assert server.listener.receive_bytes_total == 0, "the shared buffer has room for the next"
+        assert server.listener.receiving.bytes_total == 0, "the shared buffer has room for the next"
 
     run(story)
 
@@ -369,7 +371,7 @@ def test_a_buffer_that_is_taken_back_in_a_turn_spoils_nothing(run: Callable[...,
         large = b"x" * (300 << 10)
         owner.send(large)
         assert await owner.receive() == large
-        assert server.listener.receive_bytes_total > 0, "it keeps its buffer for the next"
+        assert server.listener.receiving.bytes_total > 0, "it keeps its buffer for the next"
         # In one turn: a request in part, for which there is only the memory of that buffer, one
         # more of the connection whose buffer it was, and others.
         partial.writer.write(struct.pack(">i", 90_000) + b"y" * 50_000)
@@ -539,11 +541,11 @@ def test_an_announced_length_takes_no_memory_before_its_bytes_have_come(
     async def story(server: Server) -> None:
         client = await server.client()
         client.writer.write(struct.pack(">i", 90 << 20) + b"x" * 1000)
-        await server.until(lambda: server.listener.receive_bytes_total > 0)
-        assert server.listener.receive_bytes_total <= 64 << 10
+        await server.until(lambda: server.listener.receiving.bytes_total > 0)
+        assert server.listener.receiving.bytes_total <= 64 << 10
         client.writer.close()
         await server.until(lambda: not server.listener.connections)
-        assert server.listener.receive_bytes_total == 0
+        assert server.listener.receiving.bytes_total == 0
 
     run(story)
 
@@ -556,7 +558,7 @@ def test_without_memory_a_connection_waits_and_loses_nothing(
     async def story(server: Server) -> None:
         greedy, modest = await server.client(), await server.client()
         greedy.writer.write(struct.pack(">i", 1 << 20) + b"x" * (20 << 10))
-        await server.until(lambda: server.listener.receive_bytes_total >= 20 << 10)
+        await server.until(lambda: server.listener.receiving.bytes_total >= 20 << 10)
         body = b"y" * (40 << 10)
         modest.writer.write(struct.pack(">i", len(body)) + body[:30_000])
         await server.until(lambda: any(one.is_waiting_for_memory for one in server.connections))
@@ -577,7 +579,7 @@ def test_a_session_that_is_unblocked_while_it_waits_for_memory_loses_nothing(
     async def story(server: Server) -> None:
         greedy, client = await server.client(), await server.client()
         greedy.writer.write(struct.pack(">i", 1 << 20) + b"x" * (60 << 10))
-        await server.until(lambda: server.listener.receive_bytes_total >= 110 << 10)
+        await server.until(lambda: server.listener.receiving.bytes_total >= 110 << 10)
         bodies = [b"hold %d" % number + b"." * 5_000 for number in range(20)]
         client.send(*bodies)
         await server.until(lambda: any(one.is_blocked for one in server.sessions))

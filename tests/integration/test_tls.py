@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from goqueue.runtime.budgets import ReceiveBudget
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.listening import HANDSHAKES_PER_ADDRESS_MAX
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES
@@ -64,7 +65,7 @@ class Taker:
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns = None
         self.unsent = None
-        self.receive_bytes_total = 0
+        self.receiving = ReceiveBudget(1 << 20, self.loop.time)
         self.complaints = Complaints(logging.getLogger("goqueue"))
         self.unsent_bytes = self.taken_bytes = 0
         self.is_blocked = self.is_busy = False
@@ -78,9 +79,6 @@ class Taker:
 
     def wanted_bytes(self, data: memoryview) -> int:
         return 0
-
-    def reserve(self, growth: int) -> bool:
-        return True
 
     def forget(self, connection: object) -> None: ...
 

@@ -15,7 +15,7 @@ from goqueue.loop.peers import Answer, Answered, Contact, Handler, NoticeHandler
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError, InvalidRequest, RequestTimedOut
-from goqueue.model.refusals import Refusal, error_of, refusal_of
+from goqueue.model.errors.refusals import Refusal, error_of, refusal_of
 from tests.simulation.clock import NodeClock, VirtualClock
 
 

@@ -34,9 +34,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "spark": {"client", _CODECS, "model"},
     # The command line manages a broker through the client alone; only `serve` runs one.
     # Pipelines are commands as well, and run where the command does.
-    "cli": {"runtime", "client", "spark", "model", "config", "setting_kinds"},
-    "config": {"setting_kinds", "model"},
-    "setting_kinds": {"model"},
+    "cli": {"runtime", "client", "spark", "model", "config"},
+    "config": {"model"},
     "__main__": {"cli"},
     # Names of the client that are loaded when they are first used.
     "__init__": {"client", "model"},
@@ -61,21 +60,17 @@ CODEC_MODULES = (
     *(f"goqueue.wire.http.bodies.{name}" for name in _HTTP_BODIES),
 )
 
-# A room receives its section as a value and may name its class. The broker joins the rooms, so it
-# is handed all sections. Reading the sources is for those who start a process.
+# A room receives its section as a value and may name its class, and nothing else of `config`. The
+# broker joins the rooms, so it is handed all sections. Reading the sources, and the syntax of
+# values, are for those who start a process.
 CONFIG_READERS = {"runtime", "cli"}
-CONFIG_FOR_READERS = {"SETTINGS", "SECTIONS", "load", "render", "contradictions"}
 ROOMS_WITH_ALL_SECTIONS = {"broker"}
-ROOMS_WITHOUT_CONFIG = {
-    "model",
-    "loop",
-    "wire",
-    _CODECS,
-    "client",
-    "console",
-    "spark",
-    "setting_kinds",
-}
+ROOMS_WITHOUT_CONFIG = {"model", "loop", "wire", _CODECS, "client", "console", "spark"}
+
+# Inside `config`, kinds do not depend on which settings exist, and sections not on each other.
+MAY_IMPORT_IN_CONFIG: Mapping[str, set[str]] = {"kinds": set(), "fields": {"kinds"}}
+MAY_A_SECTION_IMPORT = {"kinds", "fields"}
+ALL_SECTIONS_MEET_IN = {"", "settings", "consistency", "reading"}
 
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
 # all of them, and no room imports those.
@@ -173,6 +168,8 @@ def _complaint(found: Import) -> str | None:
         return f"{place}: wire/{ends[0]} > wire/{ends[1]} is no arrow; front ends are neighbours."
     if here == "wire" and _is_gate(found):
         there = _GATE
+    if there == here == "config":
+        return _config_arrow_complaint(found, place)
     if there == here:
         return _broker_complaint(found, place) if here == "broker" else None
     if there == "config" and here not in CONFIG_READERS:
@@ -209,13 +206,24 @@ def _config_complaint(found: Import, here: str) -> str | None:
     place = f"{found.file}:{found.line}"
     if here in ROOMS_WITHOUT_CONFIG or not found.name or found.module == "goqueue":
         return f"{place}: {here} > config is no arrow; {found.importer} imports {found.module}."
+    is_section = found.module == "goqueue.config" and found.name.endswith("Settings")
     is_whole = found.name == "Settings" and here not in ROOMS_WITH_ALL_SECTIONS
-    if is_whole or found.name in CONFIG_FOR_READERS:
+    if is_whole or not is_section:
         return (
-            f"{place}: {here} takes {found.name!r} from config; a room may name its own section, "
-            "only runtime and cli read the settings."
+            f"{place}: {here} takes {found.name!r} from {found.module}; a room may name its own "
+            "section in goqueue.config, only runtime and cli read the settings."
         )
     return None
+
+
+def _config_arrow_complaint(found: Import, place: str) -> str | None:
+    here, there = (".".join(module.split(".")[2:3]) for module in (found.importer, found.module))
+    if here in ALL_SECTIONS_MEET_IN and there:
+        return None
+    if there in MAY_IMPORT_IN_CONFIG.get(here, MAY_A_SECTION_IMPORT):
+        return None
+    target = f"config/{there}" if there else "config"
+    return f"{place}: config/{here} > {target} is no arrow; it imports {found.module}."
 
 
 def _front_end(module: str) -> str:
@@ -282,6 +290,24 @@ def test_the_core_does_not_name_a_front_end() -> None:
         ("model/names.py", "from goqueue.config import TopicSettings", "model > config"),
         ("storage/log.py", "from goqueue.config import load", "storage takes 'load'"),
         ("storage/log.py", "import goqueue.config", "storage > config"),
+        ("storage/log.py", "import goqueue.config.reading", "storage > config"),
+        ("storage/log.py", "from goqueue.config import reading", "storage takes 'reading'"),
+        ("storage/log.py", "from goqueue.config.reading import load", "storage takes 'load'"),
+        ("storage/log.py", "from goqueue.config import SETTINGS", "storage takes 'SETTINGS'"),
+        ("storage/log.py", "from goqueue.config import Settings", "storage takes 'Settings'"),
+        ("storage/log.py", "from goqueue.config.kinds import Number", "storage takes 'Number'"),
+        (
+            "storage/log.py",
+            "from goqueue.config.storage import StorageSettings",
+            "from goqueue.config.storage; a room may name its own section",
+        ),
+        ("client/batching.py", "from goqueue.config.kinds import SIZE", "client > config"),
+        ("config/kinds.py", "from goqueue.config.fields import x", "config/kinds > config/fields"),
+        ("config/node.py", "from goqueue.config.cluster import x", "config/node > config/cluster"),
+        ("config/attic.py", "from goqueue.config.node import x", "config/attic > config/node"),
+        ("config/storage.py", "from goqueue.config import load", "config/storage > config"),
+        ("config/reading.py", "from goqueue.config import Settings", "config/reading > config"),
+        ("config/node.py", "from goqueue.runtime import serve", "config > runtime"),
         ("attic/old.py", "from goqueue.model import names", "'attic' has no row"),
         ("wire/kafka/server.py", "from goqueue.broker import Broker", "wire > broker"),
         ("wire/http/server.py", "from goqueue.broker.queues.host import X", "wire > broker"),
@@ -328,6 +354,10 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("client/http/reading.py", "from goqueue.wire.carrier.problems import Problem"),
         ("client/admin.py", "from goqueue.wire.kafka import primitives"),
         ("runtime/serve.py", "from goqueue.config import Settings, load"),
+        ("broker/broker.py", "from goqueue.config import Settings"),
+        ("cli/moments.py", "from goqueue.config.kinds import DURATION, Number"),
+        ("config/attic.py", "from goqueue.config.fields import count"),
+        ("config/__init__.py", "from goqueue.config.storage import StorageSettings"),
         ("cli/serve.py", "from goqueue.runtime.serve import run"),
         ("broker/queues/host.py", "from goqueue.broker.topics.topics import Topic"),
         ("wire/kafka/server.py", "from goqueue.broker.gate.queues import Received"),

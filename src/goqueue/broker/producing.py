@@ -17,12 +17,8 @@ from goqueue.broker.topics.topics import Topic
 from goqueue.broker.transactions.entry import Entrant, TransactionEntry
 from goqueue.broker.transactions.joining import Joining, is_transactional
 from goqueue.loop.clock import Clock
-from goqueue.model.attributes import (
-    may_have_attributes,
-    payload_has_attributes,
-    produced_payload,
-)
-from goqueue.model.batch import HEADER_BYTES, read_header
+from goqueue.model.attributes import contains_prefix, may_have_attributes
+from goqueue.model.batch import HEADER_BYTES, produced_payload, read_header
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError, InternalTopic, InvalidRequest, StorageFull
 from goqueue.model.names import ProducerIdentity, TopicPartition
@@ -134,7 +130,7 @@ class Producing:
             raise StorageFull("The disk is full; retry when there is room again.")
         now_ms = self._clock.wall_ms()
         payload = produced_payload(batch) if topic.settings.has_attributes else None
-        if payload is not None and payload_has_attributes(payload):
+        if payload is not None and contains_prefix(payload, 0):
             return self._pending.append(topic, partition, batch, now_ms=now_ms)
         if self._pending.is_idle:
             return partition.append(batch, now_ms=now_ms, payload=payload, session=session)

@@ -16,9 +16,9 @@ from goqueue.cli.output import OutputForm, print_rows, show_size
 from goqueue.cli.progress import progress
 from goqueue.cli.target import announce
 from goqueue.client.http import Change, Client, MoveResult, MovingPartition
+from goqueue.config.kinds import INT64_MAX, SIZE, Number
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
-from goqueue.setting_kinds import INT64_MAX, SIZE, Number
 
 POLL_SECONDS = 0.3
 

@@ -6,8 +6,8 @@ import time
 from datetime import UTC, datetime
 
 from goqueue.client import Position
+from goqueue.config.kinds import DURATION, INT64_MAX, Number
 from goqueue.model.errors import InvalidRequest
-from goqueue.setting_kinds import DURATION, INT64_MAX, Number
 
 _DURATION = Number(DURATION, at_least=0, at_most=INT64_MAX)
 POSITION_METAVAR = "earliest|latest|OFFSET|2h|TIME"

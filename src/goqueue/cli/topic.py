@@ -14,8 +14,8 @@ from goqueue.cli.output import OutputForm, print_item, print_rows, show_size
 from goqueue.cli.target import confirm
 from goqueue.client import ConfigSource, PartitionDescription, TopicDescription
 from goqueue.client.topics import BROKER_DEFAULT
+from goqueue.config.kinds import DURATION, INT64_MAX, SIZE, Number, Unit
 from goqueue.model.errors import InvalidRequest, TopicExists
-from goqueue.setting_kinds import DURATION, INT64_MAX, SIZE, Number, Unit
 
 app = typer.Typer(no_args_is_help=True, help="Create, inspect, change and delete topics.")
 

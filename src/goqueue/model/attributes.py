@@ -13,14 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from goqueue.model.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Header, read_header
-from goqueue.model.byte_search import searcher
 from goqueue.model.compression import Buffer, Compression, decompress
-from goqueue.model.errors import (
-    CorruptBatch,
-    InvalidAttribute,
-    UnpacksTooLarge,
-    UnsupportedCompression,
-)
+from goqueue.model.decoding import searcher
+from goqueue.model.errors import InvalidAttribute
 
 PREFIX = "goqueue-"
 PRIORITY_HEADER = "goqueue-priority"
@@ -37,7 +32,8 @@ TTL_MS_MAX = DELAY_MS_MAX
 _CODEC_BYTE = 22  # of a batch: the lower byte of its own attributes
 _TEXT_SHOWN = 60  # of a bad value, in the error about it
 
-_has_prefix = searcher(PREFIX.encode())
+# Whether decompressed records have the prefix at or after a position.
+contains_prefix = searcher(PREFIX.encode())
 _PRIORITIES = {
     **{name.encode(): number for number, name in enumerate(PRIORITY_NAMES)},
     **{b"%d" % number: number for number in range(len(PRIORITY_NAMES))},
@@ -78,9 +74,9 @@ def has_attributes(batch: Buffer, header: BatchHeader) -> bool:
     A value may contain it by chance; then the records are decoded needlessly, without harm.
     """
     if header.codec is Compression.NONE:
-        return _has_prefix(batch, HEADER_BYTES)
+        return contains_prefix(batch, HEADER_BYTES)
     payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size])
-    return _has_prefix(payload, 0)
+    return contains_prefix(payload, 0)
 
 
 def may_have_attributes(batch: Buffer) -> bool:
@@ -88,29 +84,8 @@ def may_have_attributes(batch: Buffer) -> bool:
     if len(batch) < HEADER_BYTES:
         return False
     if not batch[_CODEC_BYTE] & CODEC_MASK:
-        return _has_prefix(batch, HEADER_BYTES)
+        return contains_prefix(batch, HEADER_BYTES)
     return has_attributes(batch, read_header(batch))
-
-
-def produced_payload(batch: Buffer) -> Buffer | None:
-    """The decompressed records of a producer's bytes that have not been checked yet.
-
-    None if they cannot be decompressed; the check of the batch reports why.
-    """
-    if len(batch) < HEADER_BYTES:
-        return None
-    header = read_header(batch)
-    try:
-        return decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
-    except UnpacksTooLarge:
-        raise
-    except (CorruptBatch, UnsupportedCompression):
-        return None
-
-
-def payload_has_attributes(payload: Buffer) -> bool:
-    """Whether the prefix of GoQueue's headers occurs anywhere in decompressed records."""
-    return _has_prefix(payload, 0)
 
 
 def parse_attributes(headers: Iterable[Header]) -> Attributes:

@@ -28,7 +28,13 @@ from goqueue.model.compression import (
     decompress,
 )
 from goqueue.model.decoding import decoder
-from goqueue.model.errors import CorruptBatch, InvalidRecord, UnsupportedFormat
+from goqueue.model.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    UnpacksTooLarge,
+    UnsupportedCompression,
+    UnsupportedFormat,
+)
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -407,6 +413,22 @@ def unpack_payload(data: Buffer, header: BatchHeader, *, bytes_max: int | None =
     """The decompressed records of a batch, up to `bytes_max` or else the bound of the process."""
     payload = memoryview(data)[HEADER_BYTES : header.size]
     return decompress(header.codec, payload, bytes_max=bytes_max)
+
+
+def produced_payload(data: Buffer) -> Buffer | None:
+    """The same of a producer's bytes that have not been checked yet.
+
+    None if they cannot be decompressed; the check of the batch reports why.
+    """
+    if len(data) < HEADER_BYTES:
+        return None
+    header = read_header(data)
+    try:
+        return decompress(header.codec, memoryview(data)[HEADER_BYTES:])
+    except UnpacksTooLarge:
+        raise
+    except (CorruptBatch, UnsupportedCompression):
+        return None
 
 
 def decode_records(header: BatchHeader, payload: Buffer) -> Iterator[Record]:

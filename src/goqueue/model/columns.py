@@ -11,9 +11,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from goqueue.model.attributes import PREFIX as ATTRIBUTES_PREFIX
+from goqueue.model.attributes import contains_prefix
 from goqueue.model.batch import LOG_APPEND_TIME, RECORDS_MAX, BatchHeader, Header, Record
-from goqueue.model.byte_search import searcher
 from goqueue.model.compression import Buffer
 from goqueue.model.decode_reference import TextColumn
 from goqueue.model.decoding import decoder
@@ -24,7 +23,6 @@ T = TypeVar("T")
 # A header of two bytes becomes forty in a response.
 HEADER_WEIGHT = 16
 _NONE = memoryview(array("i"))
-_has_prefix = searcher(ATTRIBUTES_PREFIX.encode())
 
 
 class PackedColumns(NamedTuple):
@@ -91,7 +89,7 @@ class Columns:
     def may_have_attributes(self) -> bool:
         """Whether any record may have a header of GoQueue's; most batches have none."""
         if self._may_have_attributes is None:
-            self._may_have_attributes = self.has_headers and _has_prefix(self._data, 0)
+            self._may_have_attributes = self.has_headers and contains_prefix(self._data, 0)
         return self._may_have_attributes
 
     def places(self, wanted: Sequence[int]) -> Sequence[int]:

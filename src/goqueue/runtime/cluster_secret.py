@@ -10,7 +10,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from goqueue.config import ClusterSettings, Secret
+from goqueue.config import ClusterSettings
+from goqueue.config.kinds import Secret
 from goqueue.model.errors import InvalidSettings
 from goqueue.wire.peers.frames import NONCE_BYTES
 from goqueue.wire.peers.handshake import SECRETS_MAX, Credentials

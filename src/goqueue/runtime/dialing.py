@@ -11,11 +11,11 @@ from random import Random
 from typing import Protocol
 
 from goqueue.loop.peers import Contact
+from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
-from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.peers.complaints import Complaints
 
 RETRY_SECONDS_MIN = 0.05
@@ -69,7 +69,7 @@ class Dialer:
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns: Turns | None = None  # There is only one connection.
         self.unsent: UnsentBudget | None = None  # Limits on unread responses apply to clients only.
-        self.receive_bytes_total = 0
+        self.receiving = ReceiveBudget(RECEIVE_BYTES_MAX, loop.time)
         self._caller = caller
         self._address = (host, port)
         self._name = f"{host}:{port}"
@@ -97,23 +97,6 @@ class Dialer:
             self._task.cancel()
         if self._connection is not None:
             self._connection.close()
-
-    def reserve(self, connection: SocketConnection, size: int) -> bool:
-        """Reserve memory for the receive buffer; False if it exceeds the limit."""
-        growth = size - connection.buffer_bytes
-        if self.receive_bytes_total + growth > RECEIVE_BYTES_MAX:
-            return False
-        self.receive_bytes_total += growth
-        return True
-
-    def may_wait(self, connection: SocketConnection) -> bool:
-        return True
-
-    def waited(self, connection: SocketConnection) -> None:
-        """Do nothing: the only connection never waits for another."""
-
-    def make_room(self) -> None:
-        """Do nothing: there is no other connection to close."""
 
     def forget(self, connection: SocketConnection) -> None:
         """Open another connection after one has closed, unless it is no longer needed."""

@@ -7,17 +7,13 @@ import errno
 import logging
 import socket
 import ssl
+from dataclasses import dataclass
 
-from goqueue.runtime.sockets import (
-    MEMORY_WAIT_SECONDS_MAX,
-    SHARED_BUFFER_BYTES,
-    Connect,
-    SocketConnection,
-)
+from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
+from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
-from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.peers.complaints import Complaints
 
 BUFFER_IDLE_SECONDS = 10
@@ -26,12 +22,20 @@ ACCEPT_PAUSE_SECONDS = 1
 SWEEP_MS = 5_000
 SYSTEM_CHOICE = -1  # of a socket's send buffer
 HANDSHAKE_SECONDS_MAX = 5.0
-SMALL_REQUEST_BYTES_MAX = 2 << 20
-ROOM_PAUSE_SECONDS = 0.25
-WAITING_FOR_MEMORY_MAX = 100  # connections, each with up to a shared buffer of data
 HANDSHAKES_PER_ADDRESS_MAX = 16  # at once; nodes make one connection to each other
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections a listener accepts, and what they may consume."""
+
+    connections_max: int
+    connections_per_address_max: int
+    idle_timeout_ms: int
+    receive_bytes_total_max: int
+    send_buffer_bytes: int = SYSTEM_CHOICE
 
 
 class Listener:
@@ -41,12 +45,8 @@ class Listener:
         self,
         loop: asyncio.AbstractEventLoop,
         connect: Connect,
+        limits: ConnectionLimits,
         *,
-        connections_max: int,
-        connections_per_address_max: int,
-        idle_timeout_ms: int,
-        receive_bytes_total_max: int,
-        send_buffer_bytes: int = SYSTEM_CHOICE,
         tls: NodeTls | None = None,
         complaints: Complaints | None = None,
         unsent: UnsentBudget | None = None,
@@ -58,19 +58,12 @@ class Listener:
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns = Turns(loop, self.shared_buffer) if tls is None else None
         self.unsent = unsent
-        self.receive_bytes_total = 0
-        self.receive_bytes_total_max = receive_bytes_total_max
+        self.receiving = ReceiveBudget(limits.receive_bytes_total_max, loop.time)
         self.complaints = complaints or Complaints(_log, logging.INFO)
-        self._shortage = Complaints(_log, now_ms=lambda: int(loop.time() * 1000))
-        self._waiting: set[SocketConnection] = set()  # for memory
-        self._room_made = 0.0
-        self._connections_max = connections_max
-        self._per_address_max = connections_per_address_max
-        self._send_buffer_bytes = send_buffer_bytes
+        self._limits = limits
         self._per_address: dict[str, int] = {}
         self._tls = tls
         self._handshakes: dict[asyncio.Task[None], str] = {}  # with the address of each
-        self._idle_timeout = idle_timeout_ms / 1000
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -111,78 +104,8 @@ class Listener:
         for connection in list(self.connections):
             connection.close()
 
-    def reserve(self, connection: SocketConnection, size: int) -> bool:
-        """Reserve a receive buffer of `size` bytes for a connection; False if it has to wait."""
-        if not self._has_room(connection, size):
-            for one in self.connections:
-                one.release_buffer()
-            if not self._has_room(connection, size):
-                return False
-        self.receive_bytes_total += size - connection.buffer_bytes
-        return True
-
-    def _has_room(self, connection: SocketConnection, size: int) -> bool:
-        """Whether a buffer may grow: small ones always, large ones in order of arrival.
-
-        An eighth of the memory is reserved for small requests.
-        """
-        total = self.receive_bytes_total + size - connection.buffer_bytes
-        if total > self.receive_bytes_total_max:
-            return False
-        if size <= SMALL_REQUEST_BYTES_MAX:
-            return True
-        is_alone = self.receive_bytes_total == connection.buffer_bytes
-        if not is_alone and total > self.receive_bytes_total_max * 7 // 8:
-            return False
-        return not any(one.receiving_since < connection.receiving_since for one in self._waiting)
-
-    def may_wait(self, connection: SocketConnection) -> bool:
-        """Whether a connection may wait for memory; a waiting one holds some memory itself."""
-        is_allowed = len(self._waiting) < WAITING_FOR_MEMORY_MAX
-        self._shortage.tell(
-            connection.host,
-            f"{'has to wait' if is_allowed else 'closing a connection'}: partly received requests "
-            f"take {self.receive_bytes_total_max} bytes, the most that "
-            "listeners.receive_buffer_bytes_total_max allows",
-        )
-        if is_allowed:
-            self._waiting.add(connection)
-        return is_allowed
-
-    def waited(self, connection: SocketConnection) -> None:
-        """Note that a connection has received the memory it waited for, or has ended."""
-        self._waiting.discard(connection)
-
-    def make_room(self) -> None:
-        """Close the connection that blocks others from receiving, if there is one.
-
-        That is the one with the largest request among those that could continue and are stalled. If
-        all wait for memory, it is the one that began last, because it has the least to resend.
-        """
-        now = self.loop.time()
-        if now - self._room_made < ROOM_PAUSE_SECONDS:
-            return  # Waiting connections retry first.
-        holding = [one for one in self.connections if one.held_bytes]
-        moving = [one for one in holding if one not in self._waiting]
-        stalled = [one for one in moving if one.receiving_since < now - MEMORY_WAIT_SECONDS_MAX]
-        large = [one for one in holding if one.held_bytes > SMALL_REQUEST_BYTES_MAX]
-        if stalled:
-            chosen = max(stalled, key=lambda one: one.held_bytes)
-        elif large and not moving:
-            chosen = max(large, key=lambda one: one.receiving_since)
-        else:
-            return
-        self._room_made = now
-        self._shortage.tell(
-            chosen.host,
-            f"closing a connection that holds {chosen.held_bytes} bytes of a request, for which "
-            "others wait; listeners.receive_buffer_bytes_total_max bounds them together",
-        )
-        chosen.close()
-
     def forget(self, connection: SocketConnection) -> None:
         self.connections.discard(connection)
-        self._waiting.discard(connection)
         self._uncount(connection.host)
 
     def _uncount(self, host: str) -> None:
@@ -211,16 +134,16 @@ class Listener:
             self.loop.add_reader(self._socket.fileno(), self._accept)
 
     def _take(self, accepted: socket.socket, host: str) -> None:
-        count = self._per_address.get(host, 0)
-        is_over = len(self.connections) + len(self._handshakes) >= self._connections_max
-        if is_over or 0 <= self._per_address_max <= count:
+        limits, count = self._limits, self._per_address.get(host, 0)
+        is_over = len(self.connections) + len(self._handshakes) >= limits.connections_max
+        if is_over or 0 <= limits.connections_per_address_max <= count:
             _log.warning("refusing a connection from %s: the limit is reached", host)
             accepted.close()
             return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._send_buffer_bytes > 0:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if limits.send_buffer_bytes > 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         self._per_address[host] = count + 1
         if self._tls is None:
             self.connections.add(SocketConnection(self, accepted, host))
@@ -256,9 +179,9 @@ class Listener:
 
     def _sweep(self) -> None:
         """Close connections that have been idle for too long."""
-        now = self.loop.time()
+        now, idle_seconds_max = self.loop.time(), self._limits.idle_timeout_ms / 1000
         for connection in list(self.connections):
-            if now - connection.last_active > self._idle_timeout and not connection.is_busy:
+            if now - connection.last_active > idle_seconds_max and not connection.is_busy:
                 _log.debug("closing an idle connection of %s", connection.host)
                 connection.close()
             elif now - connection.last_active > BUFFER_IDLE_SECONDS:

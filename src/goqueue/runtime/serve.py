@@ -24,17 +24,17 @@ from goqueue.broker.replication.clustering import Clustering
 from goqueue.config import Address, Settings
 from goqueue.model import compression
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.budgets import UnsentBudget
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.cluster_secret import credentials_of
 from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
-from goqueue.runtime.listening import Listener
+from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.tls import NodeTls
-from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.carrier.application import Application
 from goqueue.wire.carrier.front_end import Limits as HttpLimits
 from goqueue.wire.carrier.hosts import Hosts
@@ -341,11 +341,13 @@ def _kafka_listener(
     return Listener(
         loop,
         front.connect,
-        connections_max=listeners.connections_max,
-        connections_per_address_max=listeners.connections_per_address_max,
-        idle_timeout_ms=listeners.idle_timeout_ms,
-        receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
-        send_buffer_bytes=listeners.send_buffer_bytes,
+        ConnectionLimits(
+            connections_max=listeners.connections_max,
+            connections_per_address_max=listeners.connections_per_address_max,
+            idle_timeout_ms=listeners.idle_timeout_ms,
+            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+            send_buffer_bytes=listeners.send_buffer_bytes,
+        ),
         unsent=unsent,
     )
 
@@ -360,10 +362,12 @@ def _http_listener(
     return Listener(
         loop,
         application.connect,
-        connections_max=listeners.http_connections_max,
-        connections_per_address_max=listeners.connections_per_address_max,
-        idle_timeout_ms=listeners.http_idle_timeout_ms,
-        receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+        ConnectionLimits(
+            connections_max=listeners.http_connections_max,
+            connections_per_address_max=listeners.connections_per_address_max,
+            idle_timeout_ms=listeners.http_idle_timeout_ms,
+            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+        ),
         unsent=unsent,
     )
 
@@ -374,13 +378,16 @@ def _internal_listener(
     peers: PeerConnections,
     tls: NodeTls | None,
 ) -> Listener:
+    listeners = settings.listeners
     return Listener(
         loop,
         peers.server.connect,
-        connections_max=settings.listeners.connections_max,
-        connections_per_address_max=settings.listeners.connections_per_address_max,
-        idle_timeout_ms=settings.listeners.idle_timeout_ms,
-        receive_bytes_total_max=settings.listeners.receive_buffer_bytes_total_max,
+        ConnectionLimits(
+            connections_max=listeners.connections_max,
+            connections_per_address_max=listeners.connections_per_address_max,
+            idle_timeout_ms=listeners.idle_timeout_ms,
+            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+        ),
         tls=tls,
         complaints=peers.server.complaints,
     )

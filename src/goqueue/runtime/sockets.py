@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from goqueue.model.errors import GoQueueError
+from goqueue.runtime.budgets import MEMORY_WAIT_SECONDS_MAX, ReceiveBudget, UnsentBudget, memory_of
 from goqueue.runtime.disk import LocalFile
 from goqueue.runtime.turns import Turns
-from goqueue.runtime.unsent import UnsentBudget, memory_of
 from goqueue.wire.parts import FileRange, Part
 from goqueue.wire.peers.complaints import Complaints
 
@@ -31,7 +31,6 @@ BUFFER_BYTES_MIN = 16 << 10
 MAPPED_BUFFER_BYTES_MIN = 1 << 20
 KEPT_BUFFER_BYTES_MAX = 4 << 20  # a larger one is released as soon as its request is handled
 MEMORY_RETRY_SECONDS = 0.1
-MEMORY_WAIT_SECONDS_MAX = 1.0  # then a connection with a partly received request is closed
 JOINED_BYTES_MAX = 256 << 10
 GATHER_MAX = 64  # parts per system call
 SEND_PER_TURN_BYTES = 4 << 20  # then other connections get their turn
@@ -73,23 +72,15 @@ class Connect(Protocol):
 
 
 class Owner(Protocol):
-    """The creator of a connection, which manages its memory and its end."""
+    """The creator of a connection, with what its connections share."""
 
     loop: asyncio.AbstractEventLoop
     connect: Connect
     shared_buffer: memoryview
-    receive_bytes_total: int
+    receiving: ReceiveBudget
     complaints: Complaints
     turns: Turns | None  # None if there are few connections, or they are encrypted
     unsent: UnsentBudget | None  # None for connections between nodes
-
-    def reserve(self, connection: SocketConnection, size: int) -> bool: ...
-
-    def may_wait(self, connection: SocketConnection) -> bool: ...
-
-    def waited(self, connection: SocketConnection) -> None: ...
-
-    def make_room(self) -> None: ...
 
     def forget(self, connection: SocketConnection) -> None: ...
 
@@ -172,6 +163,7 @@ class SocketConnection:
             self._unsent.forget(self)
         self._filled = 0
         self.release_buffer()
+        self._owner.receiving.waited(self)
         if self._turns is not None:
             self._turns.take_back(self)
         self._owner.forget(self)
@@ -189,7 +181,7 @@ class SocketConnection:
     def release_buffer(self) -> None:
         """Release the buffer unless it holds part of a request."""
         if self._buffer and not self._filled:
-            self._owner.receive_bytes_total -= len(self._buffer)
+            self._owner.receiving.release(self)
             self._buffer = bytearray()
             if self._turns is not None:
                 self._turns.set_apart(self._fd, is_apart=False)
@@ -280,7 +272,7 @@ class SocketConnection:
         # The buffer grows with received data only, whatever length was announced.
         size = max(len(self._buffer), min(wanted, max(2 * filled, BUFFER_BYTES_MIN)), filled)
         if size > len(self._buffer):
-            if not self._owner.reserve(self, size):
+            if not self._owner.receiving.reserve(self, size):
                 return False
             is_mapped = size >= MAPPED_BUFFER_BYTES_MIN
             self._buffer = mmap.mmap(-1, size) if is_mapped else bytearray(size)
@@ -296,7 +288,7 @@ class SocketConnection:
 
     def _await_memory(self, rest: memoryview) -> None:
         """Wait until there is memory for the rest of a request."""
-        if not self._owner.may_wait(self):
+        if not self._owner.receiving.may_wait(self):
             self.close()
             return
         self.is_waiting_for_memory = True
@@ -316,11 +308,11 @@ class SocketConnection:
         rest = memoryview(self._buffer)[: self._filled] if kept is None else memoryview(kept)
         if self._keep(rest):
             self.is_waiting_for_memory = False
-            self._owner.waited(self)
+            self._owner.receiving.waited(self)
             self._resume_reading()
             return
         if self._loop.time() - since >= MEMORY_WAIT_SECONDS_MAX:
-            self._owner.make_room()
+            self._owner.receiving.make_room()
         self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry_memory, kept, since)
 
     def _pause_reading(self) -> None:

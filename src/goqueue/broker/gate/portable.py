@@ -11,7 +11,7 @@ import msgspec
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
-from goqueue.model.refusals import Refusal, error_of, refusal_of
+from goqueue.model.errors.refusals import Refusal, error_of, refusal_of
 
 _AWAITABLE = (Promise, Awaitable, Coroutine)
 

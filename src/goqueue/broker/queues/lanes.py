@@ -14,7 +14,7 @@ from functools import partial as bound
 
 from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
 from goqueue.loop.clock import Clock
-from goqueue.model.attributes import PRIORITY_HEADER, parse_priority, payload_has_attributes
+from goqueue.model.attributes import PRIORITY_HEADER, contains_prefix, parse_priority
 from goqueue.model.batch import (
     CODEC_MASK,
     BatchHeader,
@@ -22,10 +22,9 @@ from goqueue.model.batch import (
     read_header,
     unpack_payload,
 )
-from goqueue.model.byte_search import searcher
 from goqueue.model.columns import decode_columns
 from goqueue.model.compression import Buffer, meter
-from goqueue.model.decoding import decoder
+from goqueue.model.decoding import decoder, searcher
 from goqueue.model.errors import CorruptBatch, GoQueueError, InvalidAttribute
 from goqueue.partition import AbortedSpans, Partition
 from goqueue.storage.disk import Disk
@@ -125,7 +124,7 @@ class PartitionLanes:
             if payload is not None:
                 lane = NORMAL
                 is_packed = header.attributes & CODEC_MASK
-                if (is_named or (may_have and is_packed)) and payload_has_attributes(payload):
+                if (is_named or (may_have and is_packed)) and contains_prefix(payload, 0):
                     self._note_records(header, payload)
             if header.last_offset >= index.end:
                 index.note(max(index.end, header.base_offset), header.last_offset, lane)

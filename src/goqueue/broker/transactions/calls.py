@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -11,8 +11,8 @@ from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic
 from goqueue.loop.peers import Answer, PeerKind
 from goqueue.loop.promise import Promise, start
-from goqueue.model import errors
 from goqueue.model.errors import (
+    ERRORS_BY_CODE,
     CoordinatorNotAvailable,
     GoQueueError,
     InvalidRequest,
@@ -82,16 +82,4 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
         return cls(error.code, str(error))
 
     def error(self) -> GoQueueError:
-        kind = _BY_CODE.get(self.code, GoQueueError)
-        error = kind.__new__(kind, self.text)
-        Exception.__init__(error, self.text)
-        return error
-
-
-def _kinds(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
-    yield kind
-    for one in kind.__subclasses__():
-        yield from _kinds(one)
-
-
-_BY_CODE = {kind.code: kind for kind in _kinds(GoQueueError) if kind.__module__ == errors.__name__}
+        return ERRORS_BY_CODE.get(self.code, GoQueueError).with_text(self.text)

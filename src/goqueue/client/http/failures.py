@@ -6,10 +6,9 @@ broker's own words, so that `except UnknownTopic` works on both sides of the wir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
 
 import msgspec
 
@@ -18,8 +17,6 @@ from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems
 from goqueue.wire.http.bodies import registry
-
-E = TypeVar("E", bound=GoQueueError)
 
 TEXT_SHOWN = 200  # of an answer that is not ours
 RETRY_AFTER_SECONDS_MAX = 60.0
@@ -110,19 +107,12 @@ def error_of_code(code: str, text: str, *, is_retryable: bool) -> GoQueueError:
     kind = ERRORS_BY_CODE.get(code)
     if kind is None:
         return BrokerUnready(text) if is_retryable else BrokerRefused(text)
-    return with_text(kind, text)
+    return kind.with_text(text)
 
 
 def error_of_problem(problem: problems.Problem) -> GoQueueError:
     """The error of one item of a batch."""
     return error_of_code(problem.code, problem.detail, is_retryable=problem.retryable)
-
-
-def with_text(kind: type[E], text: str) -> E:
-    """An error whose text was written elsewhere; the arguments behind the text are not known."""
-    error = kind.__new__(kind, text)
-    Exception.__init__(error, text)
-    return error
 
 
 def unreachable(url: str, reason: object) -> Failure:
@@ -144,7 +134,7 @@ def answer_late(url: str, seconds: float) -> Failure:
         f"{url} did not answer within {seconds:g} s; the request may or may not have been done. "
         "Allow more time (answer_ms_max), or look whether it was."
     )
-    return Failure(with_text(errors.RequestTimedOut, text), is_passing=True, is_uncertain=True)
+    return Failure(errors.RequestTimedOut.with_text(text), is_passing=True, is_uncertain=True)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
@@ -154,13 +144,12 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     return 0.0
 
 
-def _below(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _below(one)
-
-
-_WHERE_ERRORS_STAND = (errors.__name__, problems.__name__)
 ERRORS_BY_CODE: Mapping[str, type[GoQueueError]] = {
-    one.code: one for one in _below(GoQueueError) if one.__module__ in _WHERE_ERRORS_STAND
+    **errors.ERRORS_BY_CODE,
+    # A server in this process may have loaded others.
+    **{
+        kind.code: kind
+        for kind in problems.HttpError.kinds()
+        if kind.__module__ == problems.__name__
+    },
 }

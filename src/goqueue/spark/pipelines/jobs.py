@@ -109,10 +109,4 @@ def cause_of(text: str) -> str:
 
 
 def _is_goqueue_error(name: str) -> bool:
-    kinds = [GoQueueError]
-    while kinds:
-        kind = kinds.pop()
-        if kind.__name__ == name:
-            return True
-        kinds += kind.__subclasses__()
-    return False
+    return any(kind.__name__ == name for kind in GoQueueError.kinds())

@@ -298,16 +298,3 @@ def problem_of(error: GoQueueError) -> Problem:
         retryable=error.retryable,
         field=error.field if isinstance(error, InvalidField) else "",
     )
-
-
-def problem_from(problem: Problem) -> GoQueueError:
-    """The error that another node has returned as a problem."""
-    kind = _BY_CODE.get(problem.code)
-    if kind is None:
-        kind = errors.RequestTimedOut if problem.retryable else errors.InvalidRequest
-    error = kind.__new__(kind, problem.detail)
-    Exception.__init__(error, problem.detail)
-    return error
-
-
-_BY_CODE: dict[str, type[GoQueueError]] = {kind.code: kind for kind in STATUSES}

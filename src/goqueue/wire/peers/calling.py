@@ -10,7 +10,7 @@ from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.peers import Answered
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
-from goqueue.model.refusals import error_of
+from goqueue.model.errors.refusals import error_of
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
     FRAME_BYTES_MAX,

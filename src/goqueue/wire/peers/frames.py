@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
-from goqueue.model.refusals import Refusal
+from goqueue.model.errors.refusals import Refusal
 from goqueue.wire.parts import Part
 
 PROTOCOL_VERSION = 1

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.errors import MalformedRequest, NotLeader, RequestTooLarge, UnknownTopic
+from goqueue.model.errors.refusals import Refusal, error_of, refusal_of
 from goqueue.model.names import TopicPartition
-from goqueue.model.refusals import Refusal, error_of, refusal_of
 from goqueue.wire.peers.frames import (
     FRAME_BYTES_MAX,
     Frame,

@@ -1,8 +1,8 @@
 """The kinds of settings, such as sizes, durations, choices and addresses.
 
 Files, the environment and flags all provide text, so a kind has only `read` (text to value), `show`
-(value to text that `read` accepts) and `allowed` (a description for errors and the manual). The
-settings themselves are defined in `config`.
+(value to text that `read` accepts) and `allowed` (a description for errors and the manual). A kind
+does not depend on which settings exist.
 """
 
 from __future__ import annotations
@@ -125,7 +125,6 @@ class Number:
         return max(fitting, key=itemgetter(1), default=("", 1))
 
 
-@dataclass(frozen=True, slots=True)
 class Ratio:
     """A ratio between 0 and 1."""
 
@@ -146,7 +145,6 @@ class Ratio:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class Switch:
     """On or off."""
 
@@ -224,7 +222,6 @@ class Digits:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class Folder:
     """A path; `~` stands for the home folder."""
 
@@ -241,7 +238,6 @@ class Folder:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class File:
     """The path of a file; `~` stands for the home folder."""
 
@@ -306,7 +302,6 @@ class HostPort:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class Peers:
     """`ID@HOST:PORT` of several nodes, separated by commas, or empty."""
 
@@ -331,7 +326,6 @@ class Peers:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class HostNames:
     """Host names, separated by commas, or empty; `*` stands for any."""
 
@@ -350,7 +344,6 @@ class HostNames:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
 class AccessKeys:
     """`ID:SECRET` of several keys, separated by commas, or empty."""
 

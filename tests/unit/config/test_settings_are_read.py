@@ -10,7 +10,7 @@ import pytest
 from goqueue import config
 from goqueue.config import SECTIONS, SETTINGS
 
-SOURCE = Path(config.__file__).parent
+SOURCE = Path(config.__file__).parents[1]
 # Listeners are opened in a loop over their names, with `getattr`.
 _READ_BY_NAME = {
     *(f"listeners.{name}" for name in ("kafka", "http", "registry", "sqs", "internal")),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from goqueue.model import errors
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import ERRORS_BY_CODE, GoQueueError
 
 _DETAILS = (int, str)
 
@@ -31,19 +28,6 @@ def refusal_of(error: GoQueueError) -> Refusal:
 
 def error_of(refusal: Refusal) -> GoQueueError:
     """The error that the other node raised; a plain GoQueueError if a later version added it."""
-    kind = _BY_CODE.get(refusal.code, GoQueueError)
-    error = kind.__new__(kind, refusal.text)
-    Exception.__init__(error, refusal.text)
+    error = ERRORS_BY_CODE.get(refusal.code, GoQueueError).with_text(refusal.text)
     vars(error).update(refusal.detail)
     return error
-
-
-def _classes(kind: type[GoQueueError]) -> Iterator[type[GoQueueError]]:
-    yield kind
-    for one in kind.__subclasses__():
-        yield from _classes(one)
-
-
-_BY_CODE = {
-    kind.code: kind for kind in _classes(GoQueueError) if kind.__module__ == errors.__name__
-}

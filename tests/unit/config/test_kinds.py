@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.setting_kinds import (
+from goqueue.config.kinds import (
     COUNT,
     DURATION,
     INT64_MAX,

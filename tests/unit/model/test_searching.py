@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.model import byte_search
-from goqueue.model.byte_search import Search
-from goqueue.model.decoding import IS_COMPILED
+from goqueue.model.decoding import IS_COMPILED, Search, compiled_searcher, plain_searcher
 
-SEARCHERS = [pytest.param(byte_search.plain_searcher, id="plain")]
+SEARCHERS = [pytest.param(plain_searcher, id="plain")]
 if IS_COMPILED:
-    SEARCHERS.append(pytest.param(byte_search.compiled_searcher, id="compiled"))
+    SEARCHERS.append(pytest.param(compiled_searcher, id="compiled"))
 Searcher = Callable[[bytes], Search]
 
 
@@ -66,7 +64,7 @@ def test_it_finds_what_lies_anywhere_among_what_looks_like_it(
 
 @pytest.mark.skipif(not IS_COMPILED, reason="there is no compiled decoder")
 def test_the_compiled_search_stays_inside_its_buffer() -> None:
-    contains = byte_search.compiled_searcher(b"ab")
+    contains = compiled_searcher(b"ab")
     for start in (-1, 3):
         with pytest.raises(ValueError, match="outside"):
             contains(b"ab", start)
