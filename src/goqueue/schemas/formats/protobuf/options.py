@@ -14,7 +14,7 @@ from google.protobuf import message_factory, text_encoding, text_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
-from goqueue.schemas.formats.proto_tokens import Tokens, integer_of
+from goqueue.schemas.formats.protobuf.tokens import Tokens, integer_of
 
 if TYPE_CHECKING:
     Value = str | bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from goqueue.schemas.formats import json_text
-from goqueue.schemas.formats.avro_types import NO_DEFAULT, AvroField, AvroType
+from goqueue.schemas.formats.avro.types import NO_DEFAULT, AvroField, AvroType
 
 # Members of named and nested types, which have no meaning on a primitive type.
 _RESERVED = {"aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "values"}

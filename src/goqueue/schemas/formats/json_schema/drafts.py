@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from goqueue.schemas.formats.json_places import Node
+from goqueue.schemas.formats.json_schema.references import Node
 
 
 class Draft(IntEnum):

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.schemas.formats import json_text
 from goqueue.schemas.formats.budget import Budget, compared
-from goqueue.schemas.formats.json_drafts import Draft, known_keywords
-from goqueue.schemas.formats.json_keywords import (
+from goqueue.schemas.formats.json_schema.drafts import Draft, known_keywords
+from goqueue.schemas.formats.json_schema.keywords import (
     array_faults,
     limit_faults,
     property_schema,
     type_faults,
     value_faults,
 )
-from goqueue.schemas.formats.json_merging import flattened
-from goqueue.schemas.formats.json_places import Node, Places
+from goqueue.schemas.formats.json_schema.merging import flattened
+from goqueue.schemas.formats.json_schema.references import Node, Places
 
 if TYPE_CHECKING:
-    from goqueue.schemas.formats.json_schema import JsonSchema
+    from goqueue.schemas.formats.json_schema.schema import JsonSchema
 
 SUBSCHEMAS_MAX = 100  # branches on each side that are matched with each other
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from goqueue.schemas.formats.avro_types import INT_MAX, INT_MIN, AvroType
+from goqueue.schemas.formats.avro.types import INT_MAX, INT_MIN, AvroType
 from goqueue.schemas.formats.interface import SchemaViolation, Validate
 
 VALUE_DEPTH_MAX = 100  # records inside records of the same type, as in linked lists and trees

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from goqueue.schemas.formats.json_places import Node, Places
+from goqueue.schemas.formats.json_schema.references import Node, Places
 
 _FOLLOW_MAX = 100  # references to references
 # Members that do not constrain values.

@@ -10,13 +10,13 @@ from google.protobuf import descriptor_pb2 as d
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from goqueue.model.errors import InvalidSchema
-from goqueue.schemas.formats import proto_pool, proto_rules, proto_text, proto_values
 from goqueue.schemas.formats.interface import (
     ResolvedReference,
     SchemaKind,
     SchemaViolation,
     Validate,
 )
+from goqueue.schemas.formats.protobuf import compatibility, descriptors, printer, validation
 from goqueue.schemas.formats.references import in_order
 
 
@@ -32,10 +32,10 @@ class ProtobufSchema:
     kind: SchemaKind = SchemaKind.PROTOBUF
 
     def incompatibilities(self, writer: ProtobufSchema) -> list[str]:
-        return proto_rules.incompatibilities(self.file, writer.file)
+        return compatibility.incompatibilities(self.file, writer.file)
 
     def validator(self, message_indexes: Sequence[int] = (0,)) -> Validate:
-        return proto_values.validator(self._message(message_indexes))
+        return validation.validator(self._message(message_indexes))
 
     def record_name(self, message_indexes: Sequence[int]) -> str:
         return self._message(message_indexes).full_name
@@ -60,12 +60,12 @@ class ProtobufSchema:
 
 def parse(text: str, references: Sequence[ResolvedReference]) -> ProtobufSchema:
     """Parse a .proto text, or a serialized file descriptor in base64, as some clients send it."""
-    root, is_serialized = proto_pool.read(text)
-    root.name = proto_pool.ROOT
+    root, is_serialized = descriptors.read(text)
+    root.name = descriptors.ROOT
     imports: dict[str, d.FileDescriptorProto] = {}
     for reference in in_order(references):
         try:
-            file, _ = proto_pool.read(reference.text)
+            file, _ = descriptors.read(reference.text)
         except InvalidSchema as error:
             raise InvalidSchema(f"In the reference {reference.name!r}: {error}") from None
         file.name = reference.name
@@ -74,14 +74,14 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> ProtobufSchema:
         root.message_type or root.enum_type or root.extension or root.service or root.dependency
     ):
         raise InvalidSchema("Invalid Protobuf schema: it declares nothing.")
-    descriptor, pool = proto_pool.build(root, imports)
+    descriptor, pool = descriptors.build(root, imports)
     resolved = d.FileDescriptorProto()
     descriptor.CopyToProto(resolved)
-    canonical = proto_text.write(resolved, pool, is_normal=False)
+    canonical = printer.write(resolved, pool, is_normal=False)
     return ProtobufSchema(
         text=canonical if is_serialized else text,
         canonical=canonical,
-        normalized=proto_text.write(resolved, pool, is_normal=True),
+        normalized=printer.write(resolved, pool, is_normal=True),
         file=descriptor,
         serialized_file=resolved.SerializeToString(deterministic=True),
     )

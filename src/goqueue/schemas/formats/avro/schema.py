@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from goqueue.model.errors import InvalidSchema
-from goqueue.schemas.formats import avro_rules, avro_text, avro_values, json_text
-from goqueue.schemas.formats.avro_types import AvroReader, AvroType
+from goqueue.schemas.formats import json_text
+from goqueue.schemas.formats.avro import compatibility, printer, validation
+from goqueue.schemas.formats.avro.types import AvroReader, AvroType
 from goqueue.schemas.formats.interface import ResolvedReference, SchemaKind, Validate
 from goqueue.schemas.formats.references import in_order
 
@@ -21,10 +22,10 @@ class AvroSchema:
     kind: SchemaKind = SchemaKind.AVRO
 
     def incompatibilities(self, writer: AvroSchema) -> list[str]:
-        return avro_rules.incompatibilities(self.type, writer.type)
+        return compatibility.incompatibilities(self.type, writer.type)
 
     def validator(self) -> Validate:
-        return avro_values.validator(self.type)
+        return validation.validator(self.type)
 
     def record_name(self, message_indexes: Sequence[int]) -> str:
         return self.type.name
@@ -43,8 +44,8 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> AvroSchema:
     root = reader.read(_document(text))
     return AvroSchema(
         text,
-        canonical=avro_text.write(root, known=known, is_normal=False),
-        normalized=avro_text.write(root, known=known, is_normal=True),
+        canonical=printer.write(root, known=known, is_normal=False),
+        normalized=printer.write(root, known=known, is_normal=True),
         type=root,
     )
 

@@ -24,10 +24,10 @@ from goqueue.schemas.formats import (
     SchemaKind,
     SchemaViolation,
     parse,
-    proto_known,
     protobuf_serialized,
     record_name,
 )
+from goqueue.schemas.formats.protobuf import well_known
 
 FULL_2 = r"""
 syntax = "proto2";
@@ -192,7 +192,7 @@ def test_the_files_of_confluent_are_those_that_its_client_has(module: object) ->
     file = module.DESCRIPTOR  # type: ignore[attr-defined]
     theirs = descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(theirs)
-    known = proto_known.find(file.name)
+    known = well_known.find(file.name)
     assert known is not None
     again = descriptor(proto(base64.b64encode(known.SerializeToString()).decode()))
     for made in (again, theirs):

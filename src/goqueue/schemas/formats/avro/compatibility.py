@@ -6,7 +6,7 @@ the Python library, which returns no paths and recurses without a bound.
 
 from __future__ import annotations
 
-from goqueue.schemas.formats.avro_types import NO_DEFAULT, AvroField, AvroType
+from goqueue.schemas.formats.avro.types import NO_DEFAULT, AvroField, AvroType
 from goqueue.schemas.formats.budget import Budget, compared
 
 # What a value of the writer's type may be widened to.

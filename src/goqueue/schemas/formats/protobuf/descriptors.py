@@ -16,9 +16,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from goqueue.model.errors import InvalidSchema
-from goqueue.schemas.formats import proto_known, proto_reader
 from goqueue.schemas.formats.json_text import check_size
-from goqueue.schemas.formats.proto_options import interpret
+from goqueue.schemas.formats.protobuf import parser, well_known
+from goqueue.schemas.formats.protobuf.options import interpret
 
 ROOT = "default"  # the name that clients give the registered file
 _IMPORTS_MAX = 1000
@@ -30,7 +30,7 @@ def read(text: str) -> tuple[d.FileDescriptorProto, bool]:
     serialized = _serialized(text)
     if serialized is not None:
         return serialized, True
-    return proto_reader.read(text), False
+    return parser.read(text), False
 
 
 def build(
@@ -83,7 +83,7 @@ def _in_order(
         elif name not in done:
             if any(name == each.name for each, _ in stack):
                 raise InvalidSchema(f"The import of {name[:200]!r} goes in a circle.")
-            found = imports.get(name) or proto_known.find(name)
+            found = imports.get(name) or well_known.find(name)
             if found is None:
                 raise InvalidSchema(
                     f"The import {name[:200]!r} leads to no schema; register that schema and list "

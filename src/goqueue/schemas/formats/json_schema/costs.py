@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats.budget import DEPTH_MAX
-from goqueue.schemas.formats.json_places import Node, Places
+from goqueue.schemas.formats.json_schema.references import Node, Places
 
 EVALUATIONS_MAX = 200_000  # of schemas, for one value without what is inside it
 PATHS_MAX = 100_000_000  # through a recursive schema, from the root of a payload to a leaf

@@ -14,8 +14,8 @@ from google.protobuf import descriptor_pb2 as d
 from google.protobuf import text_encoding
 
 from goqueue.model.errors import InvalidSchema
-from goqueue.schemas.formats.proto_options import read_list, read_statement
-from goqueue.schemas.formats.proto_tokens import Tokens, integer_of
+from goqueue.schemas.formats.protobuf.options import read_list, read_statement
+from goqueue.schemas.formats.protobuf.tokens import Tokens, integer_of
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer

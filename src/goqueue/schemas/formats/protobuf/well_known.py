@@ -12,7 +12,7 @@ from importlib import import_module
 
 from google.protobuf import descriptor_pb2 as d
 
-from goqueue.schemas.formats import proto_reader
+from goqueue.schemas.formats.protobuf import parser
 
 _NAME = re.compile(r"google/(?:protobuf|type)/[a-z_]+\.proto")
 
@@ -57,7 +57,7 @@ _CONFLUENT = {
 def find(name: str) -> d.FileDescriptorProto | None:
     """The descriptor of a file that is always available, or nothing."""
     if name in _CONFLUENT:
-        made = proto_reader.read(_CONFLUENT[name])
+        made = parser.read(_CONFLUENT[name])
         made.name = name
         return made
     # Only names of this form become module names, so that no client's import statement decides

@@ -16,7 +16,7 @@ from goqueue.schemas.formats import (
     protobuf_validator,
     validator,
 )
-from goqueue.schemas.formats.protobuf import ProtobufSchema
+from goqueue.schemas.formats.protobuf.schema import ProtobufSchema
 
 TEXT = """
 syntax = "proto3";

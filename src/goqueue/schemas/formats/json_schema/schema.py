@@ -10,15 +10,16 @@ import jsonschema_rs
 import msgspec
 
 from goqueue.model.errors import InvalidSchema
-from goqueue.schemas.formats import json_costs, json_rules, json_text
+from goqueue.schemas.formats import json_text
 from goqueue.schemas.formats.interface import (
     ResolvedReference,
     SchemaKind,
     SchemaViolation,
     Validate,
 )
-from goqueue.schemas.formats.json_drafts import Draft, draft_of
-from goqueue.schemas.formats.json_places import BASE, Node, Places, joined, references_in
+from goqueue.schemas.formats.json_schema import compatibility, costs
+from goqueue.schemas.formats.json_schema.drafts import Draft, draft_of
+from goqueue.schemas.formats.json_schema.references import BASE, Node, Places, joined, references_in
 from goqueue.schemas.formats.references import in_order
 
 # A pattern that needs more steps than this on one string counts as not matched. Linear patterns
@@ -52,7 +53,7 @@ class JsonSchema:
     def incompatibilities(self, writer: JsonSchema) -> list[str]:
         if self.normalized == writer.normalized and not _has_foreign_references(self.document):
             return []
-        return json_rules.incompatibilities(reader=self, writer=writer)
+        return compatibility.incompatibilities(reader=self, writer=writer)
 
     def validator(self) -> Validate:
         return _validator(self)
@@ -75,7 +76,7 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> JsonSchema:
     for target, source in references_in(document):
         if not target.startswith(("http://json-schema.org/", "https://json-schema.org/")):
             places.resolve(target, source)
-    depth_max = json_costs.payload_depth(document, places, limit=PAYLOAD_DEPTH_MAX)
+    depth_max = costs.payload_depth(document, places, limit=PAYLOAD_DEPTH_MAX)
     return JsonSchema(
         text,
         canonical=json_text.write(document),

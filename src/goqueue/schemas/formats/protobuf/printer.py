@@ -9,8 +9,8 @@ from google.protobuf import text_encoding
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
-from goqueue.schemas.formats.proto_options import written
-from goqueue.schemas.formats.proto_reader import ENUM_NUMBER_MAX, NUMBER_MAX, SCALARS
+from goqueue.schemas.formats.protobuf.options import written
+from goqueue.schemas.formats.protobuf.parser import ENUM_NUMBER_MAX, NUMBER_MAX, SCALARS
 
 _SCALAR_NAMES = {number: name for name, number in SCALARS.items()}
 _LABEL_NAMES = {

@@ -8,7 +8,7 @@ from typing import Protocol
 import re2
 
 from goqueue.schemas.formats import json_text
-from goqueue.schemas.formats.json_places import Node
+from goqueue.schemas.formats.json_schema.references import Node
 
 _ALL_TYPES = frozenset({"null", "boolean", "object", "array", "number", "string", "integer"})
 
