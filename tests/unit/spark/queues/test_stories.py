@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from goqueue.spark.queue_listener import reported
-from goqueue.spark.queue_offsets import QueueOffset, read_queue_offset
-from goqueue.spark.queue_streaming import QueuePlanner
-from tests.unit.spark.queue_world import QueueWorld, offsets_of
+from goqueue.spark.queues.listener import reported
+from goqueue.spark.queues.offsets import QueueOffset, read_queue_offset
+from goqueue.spark.queues.reader import QueuePlanner
+from tests.unit.spark.queues.queue_world import QueueWorld, offsets_of
 
 STEPS = 40
 ROUNDS_MAX = 100

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from goqueue.client import Unreachable
-from goqueue.spark import progress
-from goqueue.spark.progress import ProgressListener, read_report
-from goqueue.spark.streaming import Planner
+from goqueue.spark.streams import progress
+from goqueue.spark.streams.progress import ProgressListener, read_report
+from goqueue.spark.streams.reader import Planner
 from tests.unit.spark.spark_broker import ONE, TWO, ZERO, SparkBroker, stream_options
 
 

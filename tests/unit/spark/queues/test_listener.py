@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from goqueue.client import Unreachable
-from goqueue.spark import queue_epochs
-from goqueue.spark.queue_listener import QueueListener
-from goqueue.spark.queue_offsets import before_all
-from tests.unit.spark.queue_world import QueueWorld
+from goqueue.spark.queues import epochs
+from goqueue.spark.queues.listener import QueueListener
+from goqueue.spark.queues.offsets import before_all
+from tests.unit.spark.queues.queue_world import QueueWorld
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> QueueWorld:
     world = QueueWorld()
-    monkeypatch.setattr(queue_epochs, "carrier", lambda _: world.transport())
+    monkeypatch.setattr(epochs, "carrier", lambda _: world.transport())
     return world
 
 
@@ -57,7 +57,7 @@ def test_an_epoch_that_cannot_be_committed_now_is_tried_again(
         raise Unreachable("nobody answers")
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue_epochs, "commit_epoch", refuse)
+        patch.setattr(epochs, "commit_epoch", refuse)
         listener.onQueryProgress(progress)
     assert world.open_count() == 3
     listener.onQueryProgress(progress)

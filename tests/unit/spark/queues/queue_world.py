@@ -8,10 +8,10 @@ import httpx
 
 from goqueue.client.http import HttpSettings, RetrySettings
 from goqueue.client.http.transport import Transport
-from goqueue.spark.queue_epochs import QueueEpochs
-from goqueue.spark.queue_offsets import QueueOffset, read_queue_offset
-from goqueue.spark.queue_options import QueueOptions, queue_options
-from goqueue.spark.queue_streaming import QueuePlanner
+from goqueue.spark.queues.epochs import QueueEpochs
+from goqueue.spark.queues.offsets import QueueOffset, read_queue_offset
+from goqueue.spark.queues.options import QueueOptions, queue_options
+from goqueue.spark.queues.reader import QueuePlanner
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client
 

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.spark.portable import Portable
-from goqueue.spark.queue_epochs import QueueEpochs, carrier
-from goqueue.spark.queue_listener import SOURCE_NAME
-from goqueue.spark.queue_offsets import (
+from goqueue.spark.queues.epochs import QueueEpochs, carrier
+from goqueue.spark.queues.listener import SOURCE_NAME
+from goqueue.spark.queues.offsets import (
     QueueOffset,
     Share,
     before_all,
@@ -30,8 +30,8 @@ from goqueue.spark.queue_offsets import (
     runs_of,
     shares,
 )
-from goqueue.spark.queue_options import MESSAGES_MAX, QueueOptions, with_address
-from goqueue.spark.queue_tasks import QueueTask, check_schema, read_queue_task
+from goqueue.spark.queues.options import MESSAGES_MAX, QueueOptions, with_address
+from goqueue.spark.queues.tasks import QueueTask, check_schema, read_queue_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

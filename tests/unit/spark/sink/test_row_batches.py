@@ -13,8 +13,8 @@ from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRequest, UnknownPartition
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.names import TopicPartition
-from goqueue.spark import row_batches
-from goqueue.spark.row_batches import RowWriter
+from goqueue.spark.sink import row_batches
+from goqueue.spark.sink.row_batches import RowWriter
 from tests.unit.client.fake_broker import LOSE_ANSWER, REFUSE, FakeBroker, Fault
 
 NOT_LEADER = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.model.errors import InvalidRequest
-from goqueue.spark.queue_options import is_queue, queue_options, refuse_table, with_address
+from goqueue.spark.queues.options import is_queue, queue_options, refuse_table, with_address
 
 
 def test_the_options_of_a_queue_are_read() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.names import TopicPartition
-from goqueue.spark.admission import MinimumWait, share, share_bytes
+from goqueue.spark.streams.admission import MinimumWait, share, share_bytes
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(5)]
 

@@ -9,10 +9,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from goqueue.client import ConnectionLost
 from goqueue.model.errors import GroupKindMismatch, InvalidRequest, UnknownTopic
-from goqueue.spark.queue_offsets import QueueOffset
-from goqueue.spark.queue_streaming import QueuePlanner, QueueStreamReader
-from goqueue.spark.queue_tasks import queue_schema
-from tests.unit.spark.queue_world import QueueWorld, an_options, as_checkpointed, offsets_of
+from goqueue.spark.queues.offsets import QueueOffset
+from goqueue.spark.queues.reader import QueuePlanner, QueueStreamReader
+from goqueue.spark.queues.tasks import queue_schema
+from tests.unit.spark.queues.queue_world import QueueWorld, an_options, as_checkpointed, offsets_of
 
 
 def epoch(driver: QueuePlanner, begun: QueueOffset) -> QueueOffset:

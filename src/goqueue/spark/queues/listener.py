@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from goqueue.model.errors import GoQueueError
-from goqueue.spark.queue_offsets import QueueOffset, read_queue_offset
+from goqueue.spark.queues.offsets import QueueOffset, read_queue_offset
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -81,7 +81,7 @@ def _read(text: str | None) -> Any:
 
 
 def _commit(http: str, offset: QueueOffset) -> None:
-    from goqueue.spark.queue_epochs import carrier, commit_epoch
+    from goqueue.spark.queues.epochs import carrier, commit_epoch
 
     api = carrier(http)
     try:

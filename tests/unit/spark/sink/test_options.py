@@ -8,8 +8,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from goqueue.client import Address, reachable
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRequest
-from goqueue.spark.sink import StreamWriter, TableWriter
-from goqueue.spark.write_options import WriteOptions, located, write_options
+from goqueue.spark.sink.options import WriteOptions, located, write_options
+from goqueue.spark.sink.writers import StreamWriter, TableWriter
 
 
 def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:

@@ -36,8 +36,8 @@ from goqueue.model.errors import (
 from goqueue.model.names import TopicPartition
 from goqueue.model.queries import PREFIX, Attempt
 from goqueue.spark.connecting import PATIENCE_MS
-from goqueue.spark.queue_offsets import Place, QueueOffset
-from goqueue.spark.queue_options import QueueOptions
+from goqueue.spark.queues.offsets import Place, QueueOffset
+from goqueue.spark.queues.options import QueueOptions
 
 PAGE_MESSAGES = 1_000  # per call
 LEASE_S = 60  # from receiving a message to having it in the transaction

@@ -22,13 +22,13 @@ from pyspark.sql.types import StructType
 
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.spark.portable import Portable
-from goqueue.spark.rows import check_columns
-from goqueue.spark.write_options import WriteOptions, located
+from goqueue.spark.sink.options import WriteOptions, located
+from goqueue.spark.sink.rows import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from goqueue.spark.sink_tasks import Part
+    from goqueue.spark.sink.tasks import Part
 
 # Local properties in which Spark passes a task its stream, epoch and run.
 _QUERY_ID = "sql.streaming.queryId"
@@ -56,7 +56,7 @@ class TableWriter(Portable, DataSourceArrowWriter):
         self._query_id = f"job-{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        from goqueue.spark.sink_tasks import Part, write_part
+        from goqueue.spark.sink.tasks import Part, write_part
 
         part = Part(self._query_id, run_name=self._query_id, epoch=0)
         return write_part(self._options, part, iterator)
@@ -77,7 +77,7 @@ class StreamWriter(Portable, DataSourceStreamArrowWriter):
         self._options = located(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        from goqueue.spark.sink_tasks import write_part
+        from goqueue.spark.sink.tasks import write_part
 
         return write_part(self._options, _current_part(self._options), iterator)
 
@@ -99,7 +99,7 @@ def _check_mode(is_overwriting: bool) -> None:
 def _current_part(options: WriteOptions) -> Part:
     from pyspark import TaskContext
 
-    from goqueue.spark.sink_tasks import Part
+    from goqueue.spark.sink.tasks import Part
 
     context = TaskContext.get()
     assert context is not None, "a task has a context"
@@ -123,7 +123,7 @@ def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
 def _commit(
     options: WriteOptions, messages: Sequence[WriterCommitMessage | None], *, is_last: bool
 ) -> None:
-    from goqueue.spark.sink_tasks import control
+    from goqueue.spark.sink.tasks import control
 
     written = _written(messages)
     if not written:
@@ -150,7 +150,7 @@ def _abort(options: WriteOptions, query_ids: Collection[str]) -> None:
     They belong to a run that ends when another begins. What cannot be aborted now is aborted when
     the query restarts, or times out; the original error must not be hidden.
     """
-    from goqueue.spark.sink_tasks import control
+    from goqueue.spark.sink.tasks import control
 
     if not query_ids or not options.is_exactly_once:
         return

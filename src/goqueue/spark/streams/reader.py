@@ -25,7 +25,6 @@ from pyspark.sql.types import StructType
 from goqueue.client import LogClient
 from goqueue.model.names import TopicPartition
 from goqueue.spark import losses
-from goqueue.spark.admission import MinimumWait, share, share_bytes
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import (
@@ -38,15 +37,16 @@ from goqueue.spark.planning import (
     split,
 )
 from goqueue.spark.portable import Portable
-from goqueue.spark.progress import SOURCE_NAME, GroupProgress
 from goqueue.spark.schema import arrow_schema
-from goqueue.spark.stream_offsets import (
+from goqueue.spark.streams.admission import MinimumWait, share, share_bytes
+from goqueue.spark.streams.offsets import (
     StreamOffset,
     batch_ranges,
     new_group,
     read_offset,
     reconcile,
 )
+from goqueue.spark.streams.progress import SOURCE_NAME, GroupProgress
 from goqueue.spark.tasks import Task, read_task
 
 if TYPE_CHECKING:

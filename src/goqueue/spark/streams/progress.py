@@ -17,7 +17,7 @@ from goqueue.client import LogClient
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
 from goqueue.spark.connecting import connect
-from goqueue.spark.stream_offsets import read_offset
+from goqueue.spark.streams.offsets import read_offset
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

@@ -10,8 +10,8 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.spark.planning import OffsetRange
-from goqueue.spark.queue_offsets import Run, Share, spans
-from goqueue.spark.queue_options import QueueOptions
+from goqueue.spark.queues.offsets import Run, Share, spans
+from goqueue.spark.queues.options import QueueOptions
 from goqueue.spark.schema import RECORD_COLUMNS, arrow_schema, table_schema
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
 from goqueue.spark.losses import DataLost
 from goqueue.spark.schema import table_schema
-from goqueue.spark.stream_offsets import StreamOffset, read_offset
-from goqueue.spark.streaming import Planner, StreamReader
+from goqueue.spark.streams.offsets import StreamOffset, read_offset
+from goqueue.spark.streams.reader import Planner, StreamReader
 from tests.unit.spark.spark_broker import ONE, TWO, ZERO, SparkBroker, stream_options
 
 ALL = ReadAllAvailable()

@@ -15,9 +15,9 @@ from goqueue.model.errors import GoQueueError, UnknownTransaction
 from goqueue.model.names import ProducerIdentity
 from goqueue.model.queries import Attempt
 from goqueue.spark.connecting import PATIENCE_MS, connect_again
-from goqueue.spark.row_batches import RowWriter
-from goqueue.spark.sink import Written
-from goqueue.spark.write_options import WriteOptions
+from goqueue.spark.sink.options import WriteOptions
+from goqueue.spark.sink.row_batches import RowWriter
+from goqueue.spark.sink.writers import Written
 from goqueue.wire.http.bodies.queries import Query
 from goqueue.wire.http.bodies.transactions import Begun
 

@@ -16,8 +16,8 @@ from goqueue.model.errors import InvalidRequest
 from goqueue.spark import reading
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import OffsetRange
-from goqueue.spark.queue_offsets import GAP_RECORDS_MAX, Run, Share
-from goqueue.spark.queue_tasks import (
+from goqueue.spark.queues.offsets import GAP_RECORDS_MAX, Run, Share
+from goqueue.spark.queues.tasks import (
     QueueTask,
     check_schema,
     choose_rows,
@@ -25,7 +25,7 @@ from goqueue.spark.queue_tasks import (
     read_queue_task,
 )
 from goqueue.spark.reading import RangeReader
-from tests.unit.spark.queue_world import an_options
+from tests.unit.spark.queues.queue_world import an_options
 from tests.unit.spark.spark_broker import ZERO, SparkBroker
 
 RUNS = [Run(2, 4, 1, "normal"), Run(6, 7, 3, "high")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
-from goqueue.spark.queue_offsets import (
+from goqueue.spark.queues.offsets import (
     GAP_RECORDS_MAX,
     Place,
     QueueOffset,

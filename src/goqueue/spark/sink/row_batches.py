@@ -19,7 +19,7 @@ from goqueue.model.encoding import encoder
 from goqueue.model.errors import InvalidRequest, UnknownPartition
 from goqueue.model.names import TopicPartition
 from goqueue.model.packing import PackedRecords
-from goqueue.spark.rows import columns_of
+from goqueue.spark.sink.rows import columns_of
 
 BATCH_BYTES_MAX = 1 << 20
 BATCH_RECORDS_MAX = 10_000

@@ -28,7 +28,7 @@ from goqueue.model import encode_reference, encoding, packing
 from goqueue.model.batch import Record, decode_batch
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.packing import PackedRecords
-from goqueue.spark.rows import check_columns, columns_of
+from goqueue.spark.sink.rows import check_columns, columns_of
 
 NOW_MS = 77
 NOON = datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.spark.options import BOOTSTRAP_DEFAULT, SPLIT_BYTES_DEFAULT, OptionReader, ReadOptions
-from goqueue.spark.write_options import WriteOptions, located
+from goqueue.spark.sink.options import WriteOptions, located
 
 GROUP_OPTION = "queue.group"
 MESSAGES_DEFAULT = 10_000
