@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from goqueue.cli.pipeline.commands import run
-from goqueue.cli.pipeline.options import AcceptLoss, Conf, Folder, Master
-from goqueue.cli.pipeline.session import print_result, spark_session
+from goqueue.cli.commands.pipeline.commands import run
+from goqueue.cli.commands.pipeline.options import AcceptLoss, Conf, Folder, Master
+from goqueue.cli.commands.pipeline.session import print_result, spark_session
 from goqueue.cli.target import kafka_address
 
 

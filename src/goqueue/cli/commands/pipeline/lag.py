@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from goqueue.cli.broker import connect
+from goqueue.cli.commands.pipeline.commands import run
+from goqueue.cli.commands.pipeline.options import Folder
+from goqueue.cli.commands.pipeline.session import need_spark
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_duration_ms, show_time
 from goqueue.cli.output import OutputForm, print_rows
-from goqueue.cli.pipeline.commands import run
-from goqueue.cli.pipeline.options import Folder
-from goqueue.cli.pipeline.session import need_spark
 
 
 @run.command()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.cli.commands.queue.dead_letters import read_header_filter, read_moment_ms
+from goqueue.cli.commands.queue.groups import read_group_settings
+from goqueue.cli.commands.schedule import read_due_ms
 from goqueue.cli.http import read_places, shorten
-from goqueue.cli.queue_groups import read_group_settings
-from goqueue.cli.redrive import read_header_filter, read_moment_ms
-from goqueue.cli.schedule import read_due_ms
 from goqueue.model.errors import InvalidRequest
 
 NOW_MS = 1_000_000

@@ -1,6 +1,6 @@
 """`goqueue cluster`: nodes, health, placement of partitions, draining of nodes.
 
-Reassignment of partitions is in `cluster_moves`, the voters are in `cluster_voters`.
+Reassignment of partitions is in `reassign`, the voters are in `voters`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli import cluster_moves, cluster_voters
-from goqueue.cli.cluster_rows import change_row, fail_if_refused, listed, shower
+from goqueue.cli.commands.cluster import reassign, voters
+from goqueue.cli.commands.cluster.rows import change_row, fail_if_refused, listed, shower
 from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_item, print_rows
@@ -193,8 +193,8 @@ def unregister(ctx: typer.Context, node: NodeId) -> None:
         print(f"Node {node} is removed from the cluster.")
 
 
-app.command()(cluster_moves.reassign)
-app.add_typer(cluster_voters.app, name="voters")
+app.command()(reassign.reassign)
+app.add_typer(voters.app, name="voters")
 
 
 def _wait_for_drain(client: Client, found: Drain) -> Drain:

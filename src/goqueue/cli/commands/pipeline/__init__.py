@@ -5,8 +5,8 @@ imports is the order of the help and of `pipeline list`.
 """
 
 # isort: off
-from goqueue.cli.pipeline.commands import PIPELINES, app, run
-from goqueue.cli.pipeline import (
+from goqueue.cli.commands.pipeline.commands import PIPELINES, app, run
+from goqueue.cli.commands.pipeline import (
     archiving,
     replaying,
     compacting,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.cli.topic import read_settings, show_size
+from goqueue.cli.commands.topic import read_settings, show_size
 from goqueue.model.errors import InvalidRequest
 
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.commands.queue.dead_letters import add_redrive_commands
+from goqueue.cli.commands.queue.groups import add_group_commands, counts
 from goqueue.cli.context import current_call
 from goqueue.cli.group_kinds import connect_queue
 from goqueue.cli.http import connect_http, message_row, message_tree, read_places
 from goqueue.cli.moments import read_duration_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.queue_groups import add_group_commands, counts
-from goqueue.cli.redrive import add_redrive_commands
 from goqueue.cli.target import announce, confirm
 from goqueue.client.http import PeekedMessage, ReceivedMessage
 from goqueue.client.http.areas import Queue

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from goqueue.cli.commands.pipeline.commands import run
+from goqueue.cli.commands.pipeline.options import Conf, From, Mark, Master, NoVerify, Until, Where
+from goqueue.cli.commands.pipeline.session import need_spark, print_result, spark_session
+from goqueue.cli.commands.queue.dead_letters import read_header_filter, read_moment_ms
 from goqueue.cli.moments import now_ms, read_position
-from goqueue.cli.pipeline.commands import run
-from goqueue.cli.pipeline.options import Conf, From, Mark, Master, NoVerify, Until, Where
-from goqueue.cli.pipeline.session import need_spark, print_result, spark_session
-from goqueue.cli.redrive import read_header_filter, read_moment_ms
 from goqueue.cli.target import http_address, kafka_address
 from goqueue.client import Place
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.commands.pipeline.commands import app
+from goqueue.cli.commands.pipeline.session import need_spark, print_result
 from goqueue.cli.moments import now_ms
-from goqueue.cli.pipeline.commands import app
-from goqueue.cli.pipeline.session import need_spark, print_result
 
 
 @app.command()

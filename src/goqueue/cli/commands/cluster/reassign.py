@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.cluster_rows import change_row, fail_if_refused, shower
+from goqueue.cli.commands.cluster.rows import change_row, fail_if_refused, shower
 from goqueue.cli.context import current_call
 from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_rows, show_size

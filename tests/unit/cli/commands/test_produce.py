@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from goqueue.cli.produce import (
+from goqueue.cli.commands.produce import (
     random_values,
     read_attributes,
     read_headers,

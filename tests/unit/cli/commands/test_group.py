@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.cli.group import Target, read_target
+from goqueue.cli.commands.group import Target, read_target
 from goqueue.client import Position
 from goqueue.model.errors import InvalidRequest
 

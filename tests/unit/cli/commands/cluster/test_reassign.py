@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.cli.cluster_moves import _read_rate, _show_time, _shown
+from goqueue.cli.commands.cluster.reassign import _read_rate, _show_time, _shown
 from goqueue.client.http import MovingPartition
 from goqueue.model.errors import InvalidRequest
 
