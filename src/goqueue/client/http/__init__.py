@@ -8,11 +8,19 @@ crosses the wire, and nothing else.
 
 from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, Unreachable
 from goqueue.client.http.async_client import AsyncClient
-from goqueue.client.http.async_consumer import AsyncConsumer
 from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.client import Client
-from goqueue.client.http.consumer import Consumer
-from goqueue.client.http.membership import Rebalance
+from goqueue.client.http.consumers import (
+    AsyncConsumer,
+    AsyncStreamConsumer,
+    Consumer,
+    ConsumerSettings,
+    Rebalance,
+    Reject,
+    Retry,
+    StreamConsumer,
+    Tally,
+)
 from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
 from goqueue.client.http.producer import AsyncProducer, Producer
 from goqueue.client.http.publishing import PartlyPublished
@@ -30,9 +38,7 @@ from goqueue.client.http.requests.messages import Page
 from goqueue.client.http.requests.schedules import Schedule
 from goqueue.client.http.requests.schemas import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.settings import HttpSettings, RetrySettings
-from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.transactions import AsyncTransaction, Transaction
-from goqueue.client.http.workload import ConsumerSettings, Reject, Retry, Tally
 from goqueue.wire.http.bodies.cluster import (
     Change,
     Cluster,

@@ -25,9 +25,11 @@ from goqueue.client.http.areas import (
     AsyncSchedules,
     AsyncTopics,
 )
-from goqueue.client.http.async_consumer import AsyncConsumer
 from goqueue.client.http.batching import ProducerSettings
-from goqueue.client.http.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.async_consumer import AsyncConsumer
+from goqueue.client.http.consumers.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.stream_consumer import AsyncStreamConsumer
+from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
 from goqueue.client.http.moments import Duration, Place, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
@@ -50,7 +52,6 @@ from goqueue.client.http.schemas import AsyncSchemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import AsyncShell, async_call
 from goqueue.client.http.steps import take_steps_async
-from goqueue.client.http.stream_consumer import AsyncStreamConsumer
 from goqueue.client.http.transactions import (
     AsyncQueries,
     AsyncTransaction,
@@ -58,7 +59,6 @@ from goqueue.client.http.transactions import (
     Script,
 )
 from goqueue.client.http.transport import AsyncTransport
-from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
 from goqueue.wire.http.fields import Start
 

@@ -19,8 +19,10 @@ from typing import Self
 
 from goqueue.client.http.areas import Cluster, DeadLetters, Groups, Node, Queue, Schedules, Topics
 from goqueue.client.http.batching import ProducerSettings
-from goqueue.client.http.consumer import Consumer
-from goqueue.client.http.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.consumer import Consumer
+from goqueue.client.http.consumers.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.stream_consumer import StreamConsumer
+from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
 from goqueue.client.http.moments import Duration, Place, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
@@ -43,10 +45,8 @@ from goqueue.client.http.schemas import Schemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import Shell, call
 from goqueue.client.http.steps import take_steps
-from goqueue.client.http.stream_consumer import StreamConsumer
 from goqueue.client.http.transactions import Queries, Script, Transaction, Transactions
 from goqueue.client.http.transport import Transport
-from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
 from goqueue.wire.http.fields import Start
 

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from goqueue.client.http.batching import split
-from goqueue.client.http.membership import Membership
+from goqueue.client.http.consumers.membership import Membership
+from goqueue.client.http.consumers.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.messages import (
     NO_HEADERS,
     Data,
@@ -32,7 +33,6 @@ from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
 from goqueue.client.http.steps import Steps, take_steps, take_steps_async
-from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest, TransactionAbortable
 from goqueue.model.names import TopicPartition

@@ -11,14 +11,14 @@ import httpx
 import msgspec
 import pytest
 
-from goqueue.client.http import consumer as with_threads
-from goqueue.client.http.async_consumer import AsyncConsumer
-from goqueue.client.http.consumer import Consumer
+from goqueue.client.http.consumers import consumer as with_threads
+from goqueue.client.http.consumers.async_consumer import AsyncConsumer
+from goqueue.client.http.consumers.consumer import Consumer
+from goqueue.client.http.consumers.workload import ConsumerSettings, Tally
 from goqueue.client.http.messages import ReceivedMessage
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.transport import AsyncTransport, Transport
-from goqueue.client.http.workload import ConsumerSettings, Tally
 from goqueue.model.errors import StorageFull, UnknownGroup
 from goqueue.wire.carrier.problems import problem_of
 
@@ -114,7 +114,7 @@ both = pytest.mark.parametrize("run", [run_threads, run_coroutines])
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(with_threads, "BACKOFF_MS_MIN", 1)
-    monkeypatch.setattr("goqueue.client.http.async_consumer.BACKOFF_MS_MIN", 1)
+    monkeypatch.setattr("goqueue.client.http.consumers.async_consumer.BACKOFF_MS_MIN", 1)
 
 
 @both
@@ -166,6 +166,6 @@ def test_a_fault_of_our_own_ends_the_consumer_instead_of_leaving_it_half_alive(
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(with_threads, "settle_request", broken)
-    monkeypatch.setattr("goqueue.client.http.async_consumer.settle_request", broken)
+    monkeypatch.setattr("goqueue.client.http.consumers.async_consumer.settle_request", broken)
     with pytest.raises(ZeroDivisionError):
         run(FakeQueue(1), lambda text, stop: None)

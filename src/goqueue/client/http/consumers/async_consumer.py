@@ -20,7 +20,7 @@ from random import Random
 from typing import TypeVar
 
 from goqueue.client.backoff import Backoff
-from goqueue.client.http.consumer import (
+from goqueue.client.http.consumers.consumer import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
     STOP_SIGNALS,
@@ -35,10 +35,7 @@ from goqueue.client.http.consumer import (
     receive_request,
     settle_request,
 )
-from goqueue.client.http.messages import ReceivedMessage
-from goqueue.client.http.requests.queues import Outcomes, QueueRequests
-from goqueue.client.http.transport import AsyncTransport
-from goqueue.client.http.workload import (
+from goqueue.client.http.consumers.workload import (
     GIVE_BACK,
     ConsumerSettings,
     Settlement,
@@ -46,6 +43,9 @@ from goqueue.client.http.workload import (
     Workload,
     decision_on,
 )
+from goqueue.client.http.messages import ReceivedMessage
+from goqueue.client.http.requests.queues import Outcomes, QueueRequests
+from goqueue.client.http.transport import AsyncTransport
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
 AsyncHandler = Callable[[ReceivedMessage], Awaitable[object]]

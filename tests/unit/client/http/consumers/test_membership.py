@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from goqueue.client.errors import ConnectionLost
-from goqueue.client.http.membership import Membership, Rebalance, StreamSettings
+from goqueue.client.http.consumers.membership import Membership, Rebalance, StreamSettings
 from goqueue.client.http.messages import Message
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests.members import MemberRequests, Polled, Told

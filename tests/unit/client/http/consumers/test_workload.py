@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from goqueue.client.http.messages import ReceivedMessage
-from goqueue.client.http.workload import (
+from goqueue.client.http.consumers.workload import (
     ACK,
     GIVE_BACK,
     UNSETTLED_MAX,
@@ -20,6 +19,7 @@ from goqueue.client.http.workload import (
     Workload,
     decision_on,
 )
+from goqueue.client.http.messages import ReceivedMessage
 from goqueue.model.errors import StaleReceipt
 
 

@@ -25,11 +25,7 @@ from random import Random
 from typing import TypeVar
 
 from goqueue.client.backoff import Backoff
-from goqueue.client.http.messages import ReceivedMessage
-from goqueue.client.http.request import Request
-from goqueue.client.http.requests.queues import Outcomes, QueueRequests
-from goqueue.client.http.transport import Transport
-from goqueue.client.http.workload import (
+from goqueue.client.http.consumers.workload import (
     ConsumerSettings,
     Reject,
     Retry,
@@ -39,6 +35,10 @@ from goqueue.client.http.workload import (
     Workload,
     decision_on,
 )
+from goqueue.client.http.messages import ReceivedMessage
+from goqueue.client.http.request import Request
+from goqueue.client.http.requests.queues import Outcomes, QueueRequests
+from goqueue.client.http.transport import Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest, UnknownTopic
 
 Handler = Callable[[ReceivedMessage], object]

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from goqueue.client.http.membership import Membership
+from goqueue.client.http.consumers.membership import Membership
 from goqueue.client.http.messages import Message
 from goqueue.client.http.moments import Duration, duration_ms
 from goqueue.client.http.requests.members import Partitions
