@@ -32,13 +32,13 @@ from goqueue.groups import (
     Sync,
     assign_sticky,
 )
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.assignment.partitions import NO_PARTITIONS
+from goqueue.groups.classic.embedded_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from goqueue.groups.partitions import NO_PARTITIONS
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,

@@ -37,12 +37,13 @@ there. When loading, `replay` takes the producer of such a batch, and `replay_en
 **Resigning.** `resign(error)` completes all waiting calls; drop the coordinator afterwards.
 """
 
-from goqueue.groups.assignors import (
+from goqueue.groups.assignment.assignors import (
     SERVER_ASSIGNORS,
     assign_range,
     assign_roundrobin,
     assign_sticky,
 )
+from goqueue.groups.assignment.partitions import Partition, Partitions, flatten, nest
 from goqueue.groups.calls import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -60,7 +61,6 @@ from goqueue.groups.coordinator import Coordinator
 from goqueue.groups.effects import Effect, KeyedRecord, Persist, Reply, Token
 from goqueue.groups.group import GroupTimes
 from goqueue.groups.metrics import Reason, Rebalance, RebalanceLog, RebalanceReport
-from goqueue.groups.partitions import Partition, Partitions, flatten, nest
 from goqueue.groups.results import (
     DONE,
     CommittedOffset,

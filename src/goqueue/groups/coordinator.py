@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partition, Partitions, flatten
 from goqueue.groups.calls import (
     JOIN_EPOCH,
     CommitOffsets,
@@ -18,15 +19,14 @@ from goqueue.groups.calls import (
     Leave,
     Sync,
 )
-from goqueue.groups.classic import ClassicMembership
-from goqueue.groups.consumer import check_consumer_heartbeat
+from goqueue.groups.classic.membership import ClassicMembership
+from goqueue.groups.consumer.membership import check_consumer_heartbeat
+from goqueue.groups.consumer.migration import upgrade
+from goqueue.groups.consumer.mixed import MixedMembership
 from goqueue.groups.effects import Effect, Reply, Token
 from goqueue.groups.group import Group
 from goqueue.groups.metrics import RebalanceLog
-from goqueue.groups.migration import upgrade
-from goqueue.groups.mixed import MixedMembership
 from goqueue.groups.offsets import OffsetChange
-from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions, flatten
 from goqueue.groups.registry import GroupRegistry
 from goqueue.groups.results import (
     DONE,

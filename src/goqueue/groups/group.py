@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from goqueue.config import GroupSettings
+from goqueue.groups.assignment.partitions import Partition
 from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
 from goqueue.groups.effects import Reply, Token
 from goqueue.groups.journal import NO_WRITE, Journal, Write
 from goqueue.groups.limits import REBALANCE_HISTORY_MAX
 from goqueue.groups.metrics import RebalanceLog
 from goqueue.groups.offsets import OffsetChange, Offsets
-from goqueue.groups.partitions import Partition
 from goqueue.groups.pending import PendingOffsets
 from goqueue.groups.records import (
     GroupRecord,

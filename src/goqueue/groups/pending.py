@@ -7,8 +7,8 @@ replaces a pending one: compaction keeps the later record of a key, and so must 
 
 from __future__ import annotations
 
+from goqueue.groups.assignment.partitions import Partition
 from goqueue.groups.offsets import OffsetChange
-from goqueue.groups.partitions import Partition
 from goqueue.groups.results import CommittedOffset
 
 

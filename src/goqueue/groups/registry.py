@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from goqueue.config import GroupSettings
-from goqueue.groups.classic import ClassicMembership
+from goqueue.groups.classic.membership import ClassicMembership
+from goqueue.groups.consumer.migration import downgrade
+from goqueue.groups.consumer.mixed import MixedMembership
 from goqueue.groups.effects import Effect, Reply, Token
 from goqueue.groups.group import Group, GroupTimes, Surroundings
 from goqueue.groups.journal import NO_WRITE
@@ -16,8 +18,6 @@ from goqueue.groups.limits import (
     RETENTION_CHECK_MS,
     is_full,
 )
-from goqueue.groups.migration import downgrade
-from goqueue.groups.mixed import MixedMembership
 from goqueue.groups.offsets import OffsetChange
 from goqueue.groups.records import OffsetKey, decode_key, decode_offset
 from goqueue.groups.refusals import too_many_groups

@@ -25,8 +25,8 @@ from goqueue.groups import (
     Reply,
     Sync,
 )
-from goqueue.groups.consumer_protocol import encode_subscription
-from goqueue.groups.partitions import Partition
+from goqueue.groups.assignment.partitions import Partition
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError
 
 GROUP = "shop"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goqueue.groups import GroupState
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.model.errors import FencedInstance, RebalanceInProgress, UnknownMember
 from tests.unit.groups.desk import Answer, Desk
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from goqueue.groups.assignment.partitions import Partition
 from goqueue.groups.calls import Join
-from goqueue.groups.classic_roster import ClassicMember, Roster
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from goqueue.groups.classic.embedded_protocol import PROTOCOL_TYPE, decode_assignment
+from goqueue.groups.classic.roster import ClassicMember, Roster
 from goqueue.groups.effects import Token
 from goqueue.groups.group import Group
 from goqueue.groups.metrics import Reason
-from goqueue.groups.partitions import Partition
 from goqueue.groups.records import GroupRecord, MemberRecord
 from goqueue.groups.refusals import rebalance_in_progress
 from goqueue.groups.results import GroupState, GroupType, JoinResult, SyncResult

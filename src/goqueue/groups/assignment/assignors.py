@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from goqueue.groups.balance import Balance
-from goqueue.groups.partitions import Partition, Partitions
+from goqueue.groups.assignment.balance import Balance
+from goqueue.groups.assignment.partitions import Partition, Partitions
 
 Subscriptions = Mapping[str, Collection[str]]
 Assignment = dict[str, Partitions]

@@ -16,8 +16,8 @@ from goqueue.groups.calls import (
     LeavingMember,
     Sync,
 )
-from goqueue.groups.classic_rebalance import ClassicRebalance
-from goqueue.groups.classic_roster import ClassicMember, read_topics
+from goqueue.groups.classic.rebalance import ClassicRebalance
+from goqueue.groups.classic.roster import ClassicMember, read_topics
 from goqueue.groups.effects import Token
 from goqueue.groups.limits import NEW_MEMBER_JOIN_MS_MAX, is_full
 from goqueue.groups.metrics import Reason

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partition, Partitions, nest
 from goqueue.groups.binary import FieldReader, pack_bytes, pack_string
-from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions, nest
 from goqueue.model.errors import MalformedRequest
 
 PROTOCOL_TYPE = "consumer"

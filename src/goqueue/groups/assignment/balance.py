@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from goqueue.groups.partitions import Partition, Partitions
+from goqueue.groups.assignment.partitions import Partition, Partitions
 
 Link = tuple[str, str]  # a giver, and the topic of the partition it gives
 

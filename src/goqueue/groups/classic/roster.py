@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from goqueue.groups.calls import Join
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from goqueue.groups.classic.embedded_protocol import PROTOCOL_TYPE, decode_subscription
 from goqueue.groups.effects import Token
 from goqueue.groups.records import MemberRecord
 from goqueue.groups.refusals import fenced_instance

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partition, Partitions, flatten, nest
 from goqueue.groups.calls import STATIC_LEAVE_EPOCH
-from goqueue.groups.classic_roster import Protocols
-from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions, flatten, nest
+from goqueue.groups.classic.roster import Protocols
 from goqueue.groups.records import MemberRecord
 from goqueue.groups.results import MemberDescription
 from goqueue.groups.timers import Timer

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.groups import Partitions, assign_range, assign_roundrobin, assign_sticky
-from goqueue.groups.assignors import Assignment, Assignor
+from goqueue.groups.assignment.assignors import Assignment, Assignor
 from tests.unit.effort import steps_of
 
 ASSIGNORS = [assign_range, assign_roundrobin, assign_sticky]

@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from goqueue.groups import limits
-from goqueue.groups.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS
-from goqueue.groups.classic_roster import Protocols
-from goqueue.groups.consumer_member import ConsumerMember, next_step
+from goqueue.groups.assignment.assignors import DEFAULT_ASSIGNOR, SERVER_ASSIGNORS
+from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partition, Partitions
+from goqueue.groups.assignment.subscriptions import TopicRegex
+from goqueue.groups.classic.roster import Protocols
+from goqueue.groups.consumer.member import ConsumerMember, next_step
 from goqueue.groups.group import Group
 from goqueue.groups.metrics import Reason
-from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions
 from goqueue.groups.records import GroupRecord, MemberRecord
 from goqueue.groups.results import GroupState, GroupType
-from goqueue.groups.subscriptions import TopicRegex
 from goqueue.groups.timers import NEVER, Timer
 from goqueue.model.errors import GoQueueError
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from goqueue.groups.assignors import SERVER_ASSIGNORS
+from goqueue.groups.assignment.assignors import SERVER_ASSIGNORS
+from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partitions
+from goqueue.groups.assignment.subscriptions import compile_regex
 from goqueue.groups.calls import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -10,9 +12,9 @@ from goqueue.groups.calls import (
     CommitOffsets,
     ConsumerHeartbeat,
 )
-from goqueue.groups.consumer_member import ConsumerMember
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
-from goqueue.groups.consumer_rebalance import ConsumerRebalance
+from goqueue.groups.classic.embedded_protocol import PROTOCOL_TYPE
+from goqueue.groups.consumer.member import ConsumerMember
+from goqueue.groups.consumer.rebalance import ConsumerRebalance
 from goqueue.groups.effects import Token
 from goqueue.groups.limits import (
     HEARTBEAT_MS_MIN,
@@ -23,10 +25,8 @@ from goqueue.groups.limits import (
     is_full,
 )
 from goqueue.groups.metrics import Reason
-from goqueue.groups.partitions import NO_PARTITIONS, Partitions
 from goqueue.groups.refusals import fenced_instance, group_full
 from goqueue.groups.results import ConsumerHeartbeatResult, GroupDescription, GroupType
-from goqueue.groups.subscriptions import compile_regex
 from goqueue.model.errors import (
     FencedMemberEpoch,
     GoQueueError,

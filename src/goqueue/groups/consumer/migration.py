@@ -8,18 +8,18 @@ rejoining, as they do at any rebalance.
 
 from __future__ import annotations
 
-from goqueue.groups.classic import ClassicMembership
-from goqueue.groups.classic_roster import ClassicMember
-from goqueue.groups.consumer_member import ConsumerMember
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partitions
+from goqueue.groups.classic.embedded_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
     encode_assignment,
 )
+from goqueue.groups.classic.membership import ClassicMembership
+from goqueue.groups.classic.roster import ClassicMember
+from goqueue.groups.consumer.member import ConsumerMember
+from goqueue.groups.consumer.mixed import MixedMembership, read_subscription
 from goqueue.groups.group import Group
 from goqueue.groups.metrics import Reason
-from goqueue.groups.mixed import MixedMembership, read_subscription
-from goqueue.groups.partitions import NO_PARTITIONS, Partitions
 from goqueue.groups.records import MemberRecord
 from goqueue.groups.refusals import rebalance_in_progress
 from goqueue.model.errors import InconsistentProtocol, MalformedRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goqueue.config import GroupSettings
 from goqueue.groups import GroupState, MemberDescription
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.model.errors import (
     GroupFull,
     IllegalGeneration,

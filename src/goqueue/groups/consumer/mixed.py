@@ -8,15 +8,15 @@ heartbeat returns "rebalance in progress" whenever rejoining would change someth
 from __future__ import annotations
 
 from goqueue.groups.calls import Heartbeat, Join, Leave, LeavingMember, Sync
-from goqueue.groups.classic_roster import Protocols
-from goqueue.groups.consumer import ConsumerMembership
-from goqueue.groups.consumer_member import ConsumerMember
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.classic.embedded_protocol import (
     PROTOCOL_TYPE,
     Subscription,
     decode_subscription,
     encode_assignment,
 )
+from goqueue.groups.classic.roster import Protocols
+from goqueue.groups.consumer.member import ConsumerMember
+from goqueue.groups.consumer.membership import ConsumerMembership
 from goqueue.groups.effects import Token
 from goqueue.groups.metrics import Reason
 from goqueue.groups.refusals import rebalance_in_progress

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from goqueue.groups import GroupState, GroupType, Partitions
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.assignment.partitions import NO_PARTITIONS
+from goqueue.groups.classic.embedded_protocol import (
     decode_assignment,
     encode_assignment,
     encode_subscription,
 )
-from goqueue.groups.partitions import NO_PARTITIONS
 from goqueue.model.errors import (
     FencedInstance,
     IllegalGeneration,
