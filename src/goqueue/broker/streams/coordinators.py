@@ -286,7 +286,7 @@ class Groups:
         partition of the offsets topic, when that transaction commits.
         """
         return self._call(
-            call.group_id, lambda one, **at: one.commit_offsets(call, identity=identity, **at)
+            call.group_id, lambda one, **at: one.offsets.commit(call, identity=identity, **at)
         )
 
     def fetch_offsets(
@@ -303,7 +303,7 @@ class Groups:
         if hosted is None:
             return {}
         hosted.check_committed()
-        return hosted.coordinator.fetch_offsets(
+        return hosted.coordinator.offsets.fetch(
             group_id,
             partitions,
             member_id=member_id,
@@ -320,7 +320,7 @@ class Groups:
         hosted = self._find(group_id)
         if hosted is None:
             return frozenset()
-        return hosted.coordinator.unstable_offsets(group_id, partitions)
+        return hosted.coordinator.offsets.unstable(group_id, partitions)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """Apply a transaction marker that was committed in an offsets partition."""
@@ -335,7 +335,7 @@ class Groups:
         self, group_id: str, partitions: Mapping[str, Collection[int]]
     ) -> Promise[OffsetErrors]:
         return self._call(
-            group_id, lambda one, **at: one.delete_offsets(group_id, partitions, **at)
+            group_id, lambda one, **at: one.offsets.delete(group_id, partitions, **at)
         )
 
     # Administration

@@ -25,8 +25,8 @@ def assign_range(
     for topic, members in _subscribers(subscriptions, topics).items():
         size, larger = divmod(topics[topic], len(members))
         start = 0
-        for place, member in enumerate(members):
-            end = start + size + (place < larger)
+        for index, member in enumerate(members):
+            end = start + size + (index < larger)
             shares[member].extend((topic, partition) for partition in range(start, end))
             start = end
     return {member: frozenset(share) for member, share in shares.items()}
@@ -116,7 +116,7 @@ def _fill_quotas(kept: Assignment, free: list[Partition]) -> Assignment:
     total = len(free) + sum(map(len, kept.values()))
     size, larger = divmod(total, len(kept))
     by_wealth = sorted(kept, key=lambda member: -len(kept[member]))
-    quotas = {member: size + (place < larger) for place, member in enumerate(by_wealth)}
+    quotas = {member: size + (index < larger) for index, member in enumerate(by_wealth)}
     free = list(free)
     shares: dict[str, list[Partition]] = {}
     for member in kept:

@@ -36,22 +36,22 @@ class Balance:
             free_by_topic[topic].append(number)
         # Topics with few subscribers leave less choice, so they go first.
         for topic in sorted(free_by_topic, key=lambda topic: len(self._readers[topic])):
-            self._hand_out(topic, free_by_topic[topic])
+            self._assign_free(topic, free_by_topic[topic])
         while chain := self._find_chain():
-            self._pass_along(chain)
+            self._move_along(chain)
         return {
             member: frozenset((topic, number) for topic, held in topics.items() for number in held)
             for member, topics in self._held.items()
         }
 
-    def _hand_out(self, topic: str, numbers: list[int]) -> None:
+    def _assign_free(self, topic: str, numbers: list[int]) -> None:
         """Give each partition to the subscriber with the fewest."""
-        poorest = [(self._load[each], place) for place, each in enumerate(self._readers[topic])]
-        heapq.heapify(poorest)
+        loads = [(self._load[each], index) for index, each in enumerate(self._readers[topic])]
+        heapq.heapify(loads)
         for number in numbers:
-            load, place = poorest[0]
-            self._give(self._readers[topic][place], topic, number)
-            heapq.heapreplace(poorest, (load + 1, place))
+            load, index = loads[0]
+            self._give(self._readers[topic][index], topic, number)
+            heapq.heapreplace(loads, (load + 1, index))
 
     def _find_chain(self) -> list[Link]:
         """A shortest chain from the member with most that has one; its last link is the receiver.
@@ -101,7 +101,7 @@ class Balance:
             chain.append(link)
         return chain[::-1]
 
-    def _pass_along(self, chain: list[Link]) -> None:
+    def _move_along(self, chain: list[Link]) -> None:
         for (giver, topic), (receiver, _) in pairwise(chain):
             self._load[giver] -= 1
             self._give(receiver, topic, self._held[giver][topic].pop())

@@ -1,4 +1,4 @@
-"""Groups whose members assign themselves: join, elect a leader, distribute its assignment.
+"""The membership of a classic group: members join, elect a leader and get its assignment.
 
 All members join; the first of them leads. The leader gets the list of members and sends an
 assignment for each, which the group distributes uninterpreted. A member that joins, leaves, fails
@@ -17,8 +17,9 @@ from goqueue.groups.calls import (
     Sync,
 )
 from goqueue.groups.classic.rebalance import ClassicRebalance
-from goqueue.groups.classic.roster import ClassicMember, read_topics
+from goqueue.groups.classic.roster import ClassicMember, Roster, read_topics
 from goqueue.groups.effects import Token
+from goqueue.groups.group import Group
 from goqueue.groups.limits import NEW_MEMBER_JOIN_MS_MAX, is_full
 from goqueue.groups.metrics import Reason
 from goqueue.groups.refusals import fenced_instance, group_full, rebalance_in_progress
@@ -42,14 +43,40 @@ from goqueue.model.errors import (
 )
 
 
-class ClassicMembership(ClassicRebalance):
-    """The calls of classic members; the rounds themselves are in `ClassicRebalance`."""
+class ClassicMembership:
+    """The calls of classic members: to a roster of members, and a rebalance that they drive."""
 
     type = GroupType.CLASSIC
 
+    def __init__(self, group: Group, *, generation: int = 0, emptied_at_ms: int = -1) -> None:
+        self.group = group
+        self.roster = Roster(group.group_id)
+        self.rebalance = ClassicRebalance(
+            group, self.roster, generation=generation, emptied_at_ms=emptied_at_ms
+        )
+
+    @property
+    def state(self) -> GroupState:
+        return self.rebalance.state
+
+    @property
+    def protocol_type(self) -> str:
+        return self.rebalance.protocol_type
+
+    @property
+    def emptied_at_ms(self) -> int:
+        return self.rebalance.emptied_at_ms
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.roster.members and not self.rebalance.pending
+
+    def close(self, error: GoQueueError) -> None:
+        self.rebalance.close(error)
+
     def join(self, call: Join, token: Token, now_ms: int) -> None:
         self._check_join(call)
-        if call.member_id in self.pending:
+        if call.member_id in self.rebalance.pending:
             self._admit(call, call.member_id, token, now_ms)
         elif call.member_id:
             member = self.roster.find(call.member_id, call.instance_id)
@@ -57,7 +84,7 @@ class ClassicMembership(ClassicRebalance):
         elif call.instance_id is not None and call.instance_id in self.roster.static:
             self._replace_instance(call, token, now_ms)
         elif call.instance_id is None and call.is_member_id_required:
-            self._demand_member_id(call, token, now_ms)
+            self._require_member_id(call, token, now_ms)
         else:
             self._admit(call, call.new_member_id, token, now_ms)
 
@@ -67,20 +94,20 @@ class ClassicMembership(ClassicRebalance):
         self._check_protocol(call)
         if self.state is GroupState.PREPARING_REBALANCE:
             raise rebalance_in_progress(self.group.group_id)
-        self._note_synced(member)
+        self.rebalance.note_synced(member)
         if self.state is GroupState.STABLE:
-            self._arm_session(member, now_ms)
-            self.group.reply(token, self._sync_result(member))
+            self.rebalance.arm_session(member, now_ms)
+            self.group.reply(token, self.rebalance.sync_result(member))
             return
-        self._wait_for_sync(member, token)
+        self.rebalance.wait_for_sync(member, token)
         if member.member_id == self.roster.leader_id:
-            self._hand_out(call.assignments, now_ms)
+            self.rebalance.distribute(call.assignments, now_ms)
 
     def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None:
         member = self.roster.find(call.member_id, call.instance_id)
         self._check_generation(member, call.generation)
         if member.join_token is None and member.sync_token is None:
-            self._arm_session(member, now_ms)
+            self.rebalance.arm_session(member, now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
             raise rebalance_in_progress(self.group.group_id)
         self.group.reply(token, DONE)
@@ -90,9 +117,10 @@ class ClassicMembership(ClassicRebalance):
         left = [self._leave_one(leaving) for leaving in call.members]
         self.group.reply(token, LeaveResult(tuple(left)))
         if len(self.roster) < count_before:
-            self._rebalance(Reason.MEMBER_LEFT, now_ms)
+            self.rebalance.begin(Reason.MEMBER_LEFT, now_ms)
         else:
-            self._complete_if_all_joined(now_ms)  # The round may have waited for a pending member.
+            # The join phase may have waited for a pending member that has now left.
+            self.rebalance.complete_if_all_joined(now_ms)
 
     def check_commit(
         self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
@@ -113,25 +141,26 @@ class ClassicMembership(ClassicRebalance):
         if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise rebalance_in_progress(self.group.group_id)
         if member.join_token is None:
-            self._arm_session(member, now_ms)  # A commit proves liveness, as a heartbeat does.
+            # A commit proves liveness, as a heartbeat does.
+            self.rebalance.arm_session(member, now_ms)
 
     def is_subscribed(self, topic: str) -> bool:
         if self.state is GroupState.EMPTY:
             return False
-        return self.subscribed is None or topic in self.subscribed
+        return self.rebalance.subscribed is None or topic in self.rebalance.subscribed
 
     def describe(self) -> GroupDescription:
-        protocol_name = self.protocol_name if self.state is GroupState.STABLE else ""
+        protocol_name = self.rebalance.protocol_name if self.state is GroupState.STABLE else ""
         return GroupDescription(
             group_id=self.group.group_id,
             type=self.type,
             state=self.state,
             protocol_type=self.protocol_type,
             protocol_name=protocol_name,
-            epoch=self.generation,
-            assignment_epoch=self.generation,
+            epoch=self.rebalance.generation,
+            assignment_epoch=self.rebalance.generation,
             leader_id=self.roster.leader_id,
-            members=self.roster.describe(protocol_name, self.generation),
+            members=self.roster.describe(protocol_name, self.rebalance.generation),
         )
 
     # Joining
@@ -147,8 +176,8 @@ class ClassicMembership(ClassicRebalance):
         if not call.protocol_type or not call.protocols:
             raise InconsistentProtocol("A member must name its protocol type and its protocols.")
         self._check_agreement(call)
-        is_known = call.member_id in self.roster.members or call.member_id in self.pending
-        size = len(self.roster) + len(self.pending)
+        is_known = call.member_id in self.roster.members or call.member_id in self.rebalance.pending
+        size = len(self.roster) + len(self.rebalance.pending)
         if not is_known and is_full(size, settings.size_max):
             raise group_full(self.group.group_id, settings.size_max)
 
@@ -168,28 +197,28 @@ class ClassicMembership(ClassicRebalance):
                 f"{self.group.group_id!r}, who share {sorted(common)}."
             )
 
-    def _demand_member_id(self, call: Join, token: Token, now_ms: int) -> None:
+    def _require_member_id(self, call: Join, token: Token, now_ms: int) -> None:
         """Return the member id first: a client that never comes back then leaves no member
         behind.
         """
         member_id = call.new_member_id
-        timer = Timer(lambda now_ms: self._forget_pending(member_id, now_ms))
-        self.pending[member_id] = timer
+        timer = Timer(lambda now_ms: self.rebalance.forget_pending(member_id, now_ms))
+        self.rebalance.pending[member_id] = timer
         self.group.timers.arm(timer, now_ms + call.session_timeout_ms)
         self.group.reply(token, MemberIdRequired(member_id))
 
     def _admit(self, call: Join, member_id: str, token: Token, now_ms: int) -> None:
-        if (pending := self.pending.pop(member_id, None)) is not None:
+        if (pending := self.rebalance.pending.pop(member_id, None)) is not None:
             pending.cancel()
         if not self.roster.members:
-            self.protocol_type = call.protocol_type
-        member = self._new_member(call, member_id)
+            self.rebalance.protocol_type = call.protocol_type
+        member = self.rebalance.new_member(call, member_id)
         self.roster.add(member)
         self.roster.set_join(member, token)
         self.group.timers.arm(member.session, now_ms + NEW_MEMBER_JOIN_MS_MAX)
-        if self.gathering is not None:
-            self.gathering.has_newcomer = True
-        self._rebalance(Reason.MEMBER_JOINED, now_ms)
+        if self.rebalance.initial_delay is not None:
+            self.rebalance.initial_delay.has_newcomer = True
+        self.rebalance.begin(Reason.MEMBER_JOINED, now_ms)
 
     def _rejoin(self, member: ClassicMember, call: Join, token: Token, now_ms: int) -> None:
         is_same = member.protocols == call.protocols
@@ -203,32 +232,34 @@ class ClassicMembership(ClassicRebalance):
             # A leader that rejoins requests a new assignment, even with the same protocols.
             reason = Reason.LEADER_REJOINED if is_same else Reason.SUBSCRIPTION_CHANGED
             self.roster.adopt(member, call)
-            self._wait_for_join(member, token)
-            self._rebalance(reason, now_ms)
+            self.rebalance.wait_for_join(member, token)
+            self.rebalance.begin(reason, now_ms)
 
     def _repeat_join_result(self, member: ClassicMember, token: Token, now_ms: int) -> None:
-        self._arm_session(member, now_ms)
-        self.group.reply(token, self._join_result(member))
+        self.rebalance.arm_session(member, now_ms)
+        self.group.reply(token, self.rebalance.join_result(member))
 
     def _replace_instance(self, call: Join, token: Token, now_ms: int) -> None:
         """Give a restarted instance its old assignment, if possible without a rebalance."""
         assert call.instance_id is not None
         member = self.roster.members[self.roster.static[call.instance_id]]
-        old_id, old_topics = member.member_id, read_topics(member.metadata_for(self.protocol_name))
+        protocol_name = self.rebalance.protocol_name
+        old_id, old_topics = member.member_id, read_topics(member.metadata_for(protocol_name))
         old_leader_id = self.roster.leader_id
-        self._answer_waiting(member, fenced_instance(self.group.group_id, call.instance_id))
-        self.pending_sync.discard(old_id)
+        fenced = fenced_instance(self.group.group_id, call.instance_id)
+        self.rebalance.complete_waiting(member, fenced)
+        self.rebalance.pending_sync.discard(old_id)
         self.roster.adopt(member, call)
         self.roster.rename(member, call.new_member_id)
-        new_topics = read_topics(member.metadata_for(self.protocol_name))
-        is_same = old_topics == new_topics and self.roster.choose_protocol() == self.protocol_name
+        new_topics = read_topics(member.metadata_for(protocol_name))
+        is_same = old_topics == new_topics and self.roster.choose_protocol() == protocol_name
         if self.state is not GroupState.STABLE or not is_same:
             # The assignment in progress has the old member id, so it has to be made again.
-            self._wait_for_join(member, token)
-            self._rebalance(Reason.INSTANCE_REPLACED, now_ms)
+            self.rebalance.wait_for_join(member, token)
+            self.rebalance.begin(Reason.INSTANCE_REPLACED, now_ms)
             return
-        self._store_replacement(old_id, member)
-        self._arm_session(member, now_ms)
+        self.rebalance.store_replacement(old_id, member)
+        self.rebalance.arm_session(member, now_ms)
         self.group.reply(token, self._replacement_result(member, call, old_leader_id))
 
     def _replacement_result(
@@ -237,20 +268,20 @@ class ClassicMembership(ClassicRebalance):
         """Keep a returning leader from assigning, which would mean a rebalance."""
         is_leader = member.member_id == self.roster.leader_id
         if is_leader and call.can_skip_assignment:
-            return self._join_result(member, is_assignment_skipped=True)
+            return self.rebalance.join_result(member, is_assignment_skipped=True)
         # A client too old for that hint is shown its former member id as the leader.
-        return self._join_result(member, leader_id=old_leader_id)
+        return self.rebalance.join_result(member, leader_id=old_leader_id)
 
     # Leaving
 
     def _leave_one(self, leaving: LeavingMember) -> LeftMember:
         error: GoQueueError | None = None
-        if leaving.instance_id is None and leaving.member_id in self.pending:
-            self.pending.pop(leaving.member_id).cancel()
+        if leaving.instance_id is None and leaving.member_id in self.rebalance.pending:
+            self.rebalance.pending.pop(leaving.member_id).cancel()
         else:
             try:
                 member = self.roster.find_leaving(leaving.member_id, leaving.instance_id)
-                self._remove(member)
+                self.rebalance.remove(member)
             except GoQueueError as refusal:
                 error = refusal
         return LeftMember(member_id=leaving.member_id, instance_id=leaving.instance_id, error=error)
@@ -258,19 +289,21 @@ class ClassicMembership(ClassicRebalance):
     # Checks
 
     def _check_generation(self, member: ClassicMember, generation: int) -> None:
-        if generation == self.generation and not member.is_new:
+        if generation == self.rebalance.generation and not member.is_new:
             return
         # After a downgrade, members have epochs of the consumer group until they join again.
         if member.epoch_before is not None and generation == member.epoch_before:
             return
         raise IllegalGeneration(
-            f"Group {self.group.group_id!r} is at generation {self.generation}, not {generation}."
+            f"Group {self.group.group_id!r} is at generation {self.rebalance.generation}, "
+            f"not {generation}."
         )
 
     def _check_protocol(self, call: Sync) -> None:
         type_differs = call.protocol_type not in (None, self.protocol_type)
-        name_differs = call.protocol_name not in (None, self.protocol_name)
+        protocol_name = self.rebalance.protocol_name
+        name_differs = call.protocol_name not in (None, protocol_name)
         if type_differs or name_differs:
             raise InconsistentProtocol(
-                f"Group {self.group.group_id!r} chose {self.protocol_type}/{self.protocol_name}."
+                f"Group {self.group.group_id!r} chose {self.protocol_type}/{protocol_name}."
             )

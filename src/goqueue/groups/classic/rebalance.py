@@ -1,4 +1,4 @@
-"""The rounds of a classic group: wait for joins, wait for the leader's assignment, complete."""
+"""The rebalance of a classic group: wait for joins, then for the leader's assignment, complete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from goqueue.model.errors import GoQueueError, MalformedRequest, UnknownMember
 
 
 @dataclass(slots=True)
-class Gathering:
+class InitialDelay:
     """The initial wait of an empty group for more members, extended while they arrive."""
 
     ms_left: int
@@ -28,25 +28,25 @@ class Gathering:
 
 
 class ClassicRebalance:
-    def __init__(self, group: Group, *, generation: int = 0, emptied_at_ms: int = -1) -> None:
+    """The current generation and the rebalance that leads to the next one."""
+
+    def __init__(
+        self, group: Group, roster: Roster, *, generation: int, emptied_at_ms: int
+    ) -> None:
         self.group = group
         self.state = GroupState.EMPTY
         self.generation = generation
         self.emptied_at_ms = emptied_at_ms
         self.protocol_type = ""
         self.protocol_name = ""
-        self.roster = Roster(group.group_id)
+        self.roster = roster
         self.subscribed: frozenset[str] | None = None
         self.pending: dict[str, Timer] = {}  # ids returned to clients, not yet joined with
         self.pending_sync: set[str] = set()  # joined this generation, not yet synced
         self.stored: set[str] = set()  # members that have a record
-        self.gathering: Gathering | None = None
+        self.initial_delay: InitialDelay | None = None
         self._join_timer = Timer(self._end_joining)
         self._sync_timer = Timer(self._end_syncing)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self.roster.members and not self.pending
 
     def restore(self, record: GroupRecord, members: Iterable[MemberRecord], now_ms: int) -> None:
         """Restore from the log; every member gets a fresh session."""
@@ -56,14 +56,14 @@ class ClassicRebalance:
         self.protocol_name = record.protocol_name
         for stored in members:
             member = self.revive(stored)
-            self._arm_session(member, now_ms)
+            self.arm_session(member, now_ms)
         if self.roster.members:
             self.state = GroupState.STABLE
         if record.leader_id in self.roster.members:
             self.roster.leader_id = record.leader_id
         self.subscribed = self.roster.subscribed_topics(self.protocol_type, self.protocol_name)
         if self.roster.members and not self.protocol_name:
-            self._rebalance(Reason.DOWNGRADED, now_ms)
+            self.begin(Reason.DOWNGRADED, now_ms)
 
     def revive(self, stored: MemberRecord) -> ClassicMember:
         member = ClassicMember(
@@ -88,39 +88,39 @@ class ClassicRebalance:
         They are stored without a chosen protocol, so that the request is repeated after a reload.
         """
         for member in self.roster.members.values():
-            self._arm_session(member, now_ms)
+            self.arm_session(member, now_ms)
         self.state = GroupState.STABLE
         self._store()
-        self._rebalance(Reason.DOWNGRADED, now_ms)
+        self.begin(Reason.DOWNGRADED, now_ms)
 
     def close(self, error: GoQueueError) -> None:
         for member in self.roster.members.values():
             member.session.cancel()
-            self._answer_waiting(member, error)
+            self.complete_waiting(member, error)
         for timer in (*self.pending.values(), self._join_timer, self._sync_timer):
             timer.cancel()
 
-    # The round of joins
+    # The join phase
 
-    def _rebalance(self, reason: Reason, now_ms: int) -> None:
+    def begin(self, reason: Reason, now_ms: int) -> None:
         """Start a new generation."""
         self.group.rebalances.begin(reason, now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
-            self._complete_if_all_joined(now_ms)
+            self.complete_if_all_joined(now_ms)
             return
         self._refuse_syncs(now_ms)
         was_empty = self.state is GroupState.EMPTY
         self.state = GroupState.PREPARING_REBALANCE
         delay_ms = self.group.settings.initial_rebalance_delay_ms
         if was_empty and delay_ms > 0:
-            self.gathering = Gathering(max(self._rebalance_timeout_ms() - delay_ms, 0))
+            self.initial_delay = InitialDelay(max(self._rebalance_timeout_ms() - delay_ms, 0))
             self.group.timers.arm(self._join_timer, now_ms + delay_ms)
             return
         self.group.timers.arm(self._join_timer, now_ms + self._rebalance_timeout_ms())
-        self._complete_if_all_joined(now_ms)
+        self.complete_if_all_joined(now_ms)
 
-    def _complete_if_all_joined(self, now_ms: int) -> None:
-        if self.state is not GroupState.PREPARING_REBALANCE or self.gathering is not None:
+    def complete_if_all_joined(self, now_ms: int) -> None:
+        if self.state is not GroupState.PREPARING_REBALANCE or self.initial_delay is not None:
             return
         if self.pending:
             return
@@ -131,11 +131,11 @@ class ClassicRebalance:
         """End the join phase on timeout: extend the initial wait, or continue with those who
         joined.
         """
-        gathering = self.gathering
-        if gathering is not None and gathering.has_newcomer and gathering.ms_left > 0:
-            delay_ms = min(self.group.settings.initial_rebalance_delay_ms, gathering.ms_left)
-            gathering.has_newcomer = False
-            gathering.ms_left -= delay_ms
+        initial_delay = self.initial_delay
+        if initial_delay is not None and initial_delay.has_newcomer and initial_delay.ms_left > 0:
+            delay_ms = min(self.group.settings.initial_rebalance_delay_ms, initial_delay.ms_left)
+            initial_delay.has_newcomer = False
+            initial_delay.ms_left -= delay_ms
             self.group.timers.arm(self._join_timer, now_ms + delay_ms)
             return
         self._drop_absent()
@@ -148,10 +148,10 @@ class ClassicRebalance:
         for member in list(self.roster.members.values()):
             if member.join_token is None and member.instance_id is None:
                 self.group.rebalances.timeouts += 1
-                self._remove(member)
+                self.remove(member)
 
     def _complete_joining(self, now_ms: int) -> None:
-        self.gathering = None
+        self.initial_delay = None
         self._join_timer.cancel()
         if not self.roster.members:
             self._settle_empty(now_ms)
@@ -183,12 +183,12 @@ class ClassicRebalance:
                 continue
             member.is_new = False
             self.pending_sync.add(member.member_id)
-            self._arm_session(member, now_ms)
-            self.group.reply(token, self._join_result(member))
+            self.arm_session(member, now_ms)
+            self.group.reply(token, self.join_result(member))
 
-    # The round of syncs
+    # The sync phase
 
-    def _hand_out(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
+    def distribute(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
         """Distribute the leader's assignment; members that it left out get an empty one."""
         self.state = GroupState.STABLE
         self.group.rebalances.move(self._count_moves(assignments))
@@ -198,11 +198,12 @@ class ClassicRebalance:
         for member in self.roster.members.values():
             if member.sync_token is not None:
                 token, member.sync_token = member.sync_token, None
-                self._arm_session(member, now_ms)
-                self.group.reply(token, self._sync_result(member))
+                self.arm_session(member, now_ms)
+                self.group.reply(token, self.sync_result(member))
         self.group.rebalances.finish(now_ms)
 
-    def _note_synced(self, member: ClassicMember) -> None:
+    def note_synced(self, member: ClassicMember) -> None:
+        """Stop waiting for the sync of a member."""
         self.pending_sync.discard(member.member_id)
         if not self.pending_sync:
             self._sync_timer.cancel()
@@ -212,8 +213,8 @@ class ClassicRebalance:
         absent = [self.roster.members[each] for each in sorted(self.pending_sync)]
         for member in absent:
             self.group.rebalances.timeouts += 1
-            self._remove(member)
-        self._rebalance(Reason.SYNC_TIMEOUT, now_ms)
+            self.remove(member)
+        self.begin(Reason.SYNC_TIMEOUT, now_ms)
 
     def _refuse_syncs(self, now_ms: int) -> None:
         self.pending_sync.clear()
@@ -221,7 +222,7 @@ class ClassicRebalance:
         for member in self.roster.members.values():
             if member.sync_token is not None:
                 token, member.sync_token = member.sync_token, None
-                self._arm_session(member, now_ms)
+                self.arm_session(member, now_ms)
                 self.group.reply(token, rebalance_in_progress(self.group.group_id))
 
     def _count_moves(self, assignments: Mapping[str, bytes]) -> int:
@@ -243,7 +244,7 @@ class ClassicRebalance:
 
     # Members
 
-    def _new_member(self, call: Join, member_id: str) -> ClassicMember:
+    def new_member(self, call: Join, member_id: str) -> ClassicMember:
         member = ClassicMember(
             member_id=member_id,
             instance_id=call.instance_id,
@@ -257,41 +258,43 @@ class ClassicRebalance:
         )
         return member
 
-    def _wait_for_join(self, member: ClassicMember, token: Token) -> None:
-        """Suspend the session: a member waiting for the coordinator is not silent."""
-        self._answer_waiting(member, rebalance_in_progress(self.group.group_id))
+    def wait_for_join(self, member: ClassicMember, token: Token) -> None:
+        """Let the member's join wait; its session is suspended, as it cannot send heartbeats."""
+        self.complete_waiting(member, rebalance_in_progress(self.group.group_id))
         self.roster.set_join(member, token)
         if not member.is_new:
             member.session.cancel()
 
-    def _wait_for_sync(self, member: ClassicMember, token: Token) -> None:
-        self._answer_waiting(member, rebalance_in_progress(self.group.group_id))
+    def wait_for_sync(self, member: ClassicMember, token: Token) -> None:
+        """Let the member's sync wait for the leader's assignment."""
+        self.complete_waiting(member, rebalance_in_progress(self.group.group_id))
         member.sync_token = token
         member.session.cancel()
 
-    def _answer_waiting(self, member: ClassicMember, error: GoQueueError) -> None:
+    def complete_waiting(self, member: ClassicMember, error: GoQueueError) -> None:
         """Complete a waiting call that has been superseded."""
         for token in (self.roster.take_join(member), member.sync_token):
             if token is not None:
                 self.group.reply(token, error)
         member.sync_token = None
 
-    def _arm_session(self, member: ClassicMember, now_ms: int) -> None:
+    def arm_session(self, member: ClassicMember, now_ms: int) -> None:
         self.group.timers.arm(member.session, now_ms + member.session_timeout_ms)
 
     def _expire_session(self, member: ClassicMember, now_ms: int) -> None:
         self.group.rebalances.timeouts += 1
-        self._remove(member)
-        self._rebalance(Reason.SESSION_EXPIRED, now_ms)
+        self.remove(member)
+        self.begin(Reason.SESSION_EXPIRED, now_ms)
 
-    def _forget_pending(self, member_id: str, now_ms: int) -> None:
+    def forget_pending(self, member_id: str, now_ms: int) -> None:
         del self.pending[member_id]
-        self.group.surroundings.journal.touch(self.group)
-        self._complete_if_all_joined(now_ms)
+        self.group.context.journal.touch(self.group)
+        self.complete_if_all_joined(now_ms)
 
-    def _remove(self, member: ClassicMember) -> None:
+    def remove(self, member: ClassicMember) -> None:
+        """Remove a member; its waiting call fails."""
         member.session.cancel()
-        self._answer_waiting(member, UnknownMember(self.group.group_id, member.member_id))
+        self.complete_waiting(member, UnknownMember(self.group.group_id, member.member_id))
         self.pending_sync.discard(member.member_id)
         self.roster.remove(member)
 
@@ -302,7 +305,7 @@ class ClassicRebalance:
 
     # Results and records
 
-    def _join_result(
+    def join_result(
         self,
         member: ClassicMember,
         *,
@@ -321,7 +324,7 @@ class ClassicRebalance:
             is_assignment_skipped=is_assignment_skipped,
         )
 
-    def _sync_result(self, member: ClassicMember) -> SyncResult:
+    def sync_result(self, member: ClassicMember) -> SyncResult:
         return SyncResult(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
@@ -336,7 +339,7 @@ class ClassicRebalance:
             self.group.stage_member(member_id, None)
         self.stored = set(self.roster.members)
 
-    def _store_replacement(self, old_id: str, member: ClassicMember) -> None:
+    def store_replacement(self, old_id: str, member: ClassicMember) -> None:
         self._store_group()  # It contains the leader.
         self.group.stage_member(old_id, None)
         self.group.stage_member(member.member_id, member.to_record())

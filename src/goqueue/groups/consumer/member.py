@@ -23,7 +23,7 @@ from goqueue.groups.timers import Timer
 class ConsumerMember:
     member_id: str
     session: Timer
-    patience: Timer  # runs while a revocation, a join or a sync of the member is outstanding
+    rebalance_timer: Timer  # runs while a revocation, a join or a sync of the member is outstanding
     session_timeout_ms: int
     rebalance_timeout_ms: int = 0
     instance_id: str | None = None

@@ -1,4 +1,7 @@
-"""Groups whose members the server assigns: one heartbeat carries the whole protocol."""
+"""The membership of a consumer group: one heartbeat carries the whole protocol.
+
+Classic members may be in such a group as well; their calls are in `classic_members`.
+"""
 
 from __future__ import annotations
 
@@ -11,83 +14,111 @@ from goqueue.groups.calls import (
     STATIC_LEAVE_EPOCH,
     CommitOffsets,
     ConsumerHeartbeat,
+    Heartbeat,
+    Join,
+    Leave,
+    Sync,
 )
 from goqueue.groups.classic.embedded_protocol import PROTOCOL_TYPE
+from goqueue.groups.consumer.classic_members import ClassicMembers
 from goqueue.groups.consumer.member import ConsumerMember
-from goqueue.groups.consumer.rebalance import ConsumerRebalance
+from goqueue.groups.consumer.reconciler import Reconciler
 from goqueue.groups.effects import Token
+from goqueue.groups.group import Group
 from goqueue.groups.limits import (
     HEARTBEAT_MS_MIN,
     HEARTBEAT_MS_PER_MEMBER,
     MEMBER_ID_LENGTH_MAX,
     REGEX_LENGTH_MAX,
     WAITING_HEARTBEAT_MS_MIN,
-    is_full,
 )
 from goqueue.groups.metrics import Reason
-from goqueue.groups.refusals import fenced_instance, group_full
-from goqueue.groups.results import ConsumerHeartbeatResult, GroupDescription, GroupType
+from goqueue.groups.results import ConsumerHeartbeatResult, GroupDescription, GroupState, GroupType
 from goqueue.model.errors import (
     FencedMemberEpoch,
     GoQueueError,
-    IllegalGeneration,
     InvalidRegularExpression,
     InvalidRequest,
-    StaleMemberEpoch,
-    UnknownMember,
     UnreleasedInstance,
     UnsupportedAssignor,
 )
 
 
-class ConsumerMembership(ConsumerRebalance):
-    """The calls of members of the consumer protocol; the engine is in `ConsumerRebalance`."""
+class ConsumerMembership:
+    """The calls of members; the reconciler has the members and moves them to their targets."""
 
     type = GroupType.CONSUMER
     protocol_type = PROTOCOL_TYPE
 
+    def __init__(self, group: Group, *, epoch: int = 0, emptied_at_ms: int = -1) -> None:
+        self.group = group
+        self.reconciler = Reconciler(group, epoch=epoch, emptied_at_ms=emptied_at_ms)
+        self._classic = ClassicMembers(group, self.reconciler)
+
+    @property
+    def state(self) -> GroupState:
+        return self.reconciler.state
+
+    @property
+    def emptied_at_ms(self) -> int:
+        return self.reconciler.emptied_at_ms
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.reconciler.members
+
+    def close(self, error: GoQueueError) -> None:
+        # No call of these members ever waits, so there is none to complete with the error.
+        self.reconciler.close()
+
+    # Classic members
+
+    def join(self, call: Join, token: Token, now_ms: int) -> None:
+        self._classic.join(call, token, now_ms)
+
+    def sync(self, call: Sync, token: Token, now_ms: int) -> None:
+        self._classic.sync(call, token, now_ms)
+
+    def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None:
+        self._classic.heartbeat(call, token, now_ms)
+
+    def leave(self, call: Leave, token: Token, now_ms: int) -> None:
+        self._classic.leave(call, token, now_ms)
+
+    # Members of the consumer protocol
+
     def consumer_heartbeat(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
         """Handle a heartbeat that has passed `check_consumer_heartbeat`."""
-        member = self.members.get(call.member_id)
-        if member is not None and self._has_no_news(member, call):
-            self.arm_session(member, now_ms)
-            self._answer(member, token, assignment=None)
+        member = self.reconciler.members.get(call.member_id)
+        if member is not None and self._is_unchanged(member, call):
+            self.reconciler.arm_session(member, now_ms)
+            self._respond(member, token, assignment=None)
         elif call.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             self._leave(call, token, now_ms)
         elif call.member_epoch == JOIN_EPOCH:
             self._join(call, token, now_ms)
         else:
-            self._carry_on(self.find(call.member_id, call.instance_id), call, token, now_ms)
+            member = self.reconciler.find(call.member_id, call.instance_id)
+            self._continue(member, call, token, now_ms)
 
-    def find(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        if instance_id is not None:
-            current_id = self.static.get(instance_id)
-            if current_id is not None and current_id != member_id:
-                raise fenced_instance(self.group.group_id, instance_id)
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMember(self.group.group_id, member_id)
-        return member
+    def check_member_epoch(self, member_id: str, epoch: int) -> None:
+        """Refuse a member that is unknown or gives an epoch other than its own."""
+        self.reconciler.check_member_epoch(self.reconciler.find(member_id, None), epoch)
 
     def check_commit(
         self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
     ) -> None:
         """Refuse commits from callers that are not current members."""
-        if call.generation < 0 and (not self.members or (is_transactional and call.is_anonymous)):
+        is_open = self.is_idle or (is_transactional and call.is_anonymous)
+        if is_open and call.generation < 0:
             return
-        member = self.find(call.member_id, call.instance_id)
-        self.check_member_epoch(member, call.generation)
+        member = self.reconciler.find(call.member_id, call.instance_id)
+        self.reconciler.check_member_epoch(member, call.generation)
         if member.is_classic:
-            self.arm_session(member, now_ms)
-
-    def check_member_epoch(self, member: ConsumerMember, epoch: int) -> None:
-        if epoch == member.epoch:
-            return
-        problem = f"Member {member.member_id!r} is at epoch {member.epoch}, not {epoch}."
-        raise IllegalGeneration(problem) if member.is_classic else StaleMemberEpoch(problem)
+            self.reconciler.arm_session(member, now_ms)
 
     def is_subscribed(self, topic: str) -> bool:
-        return topic in self.topics and bool(self.members)
+        return topic in self.reconciler.topics and bool(self.reconciler.members)
 
     def describe(self) -> GroupDescription:
         return GroupDescription(
@@ -95,15 +126,15 @@ class ConsumerMembership(ConsumerRebalance):
             type=self.type,
             state=self.state,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=self.preferred_assignor(),
-            epoch=self.epoch,
-            assignment_epoch=self.target_epoch,
-            members=tuple(member.describe() for member in self.members.values()),
+            protocol_name=self.reconciler.preferred_assignor(),
+            epoch=self.reconciler.epoch,
+            assignment_epoch=self.reconciler.target_epoch,
+            members=tuple(member.describe() for member in self.reconciler.members.values()),
         )
 
     # Heartbeats
 
-    def _has_no_news(self, member: ConsumerMember, call: ConsumerHeartbeat) -> bool:
+    def _is_unchanged(self, member: ConsumerMember, call: ConsumerHeartbeat) -> bool:
         """Whether neither side has a change: by far the most frequent heartbeat."""
         return (
             call.member_epoch == member.epoch
@@ -112,56 +143,43 @@ class ConsumerMembership(ConsumerRebalance):
             and call.subscribed_regex is None
             and call.server_assignor is None
             and call.instance_id == member.instance_id
-            and member.member_id not in self.behind
+            and member.member_id not in self.reconciler.behind
         )
 
     def _join(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
         member = self._find_joining(call)
         is_new = member is None
         if member is None:
-            self.check_room()
-            member = self.new_member(call.member_id, 0)
+            self.reconciler.check_room()
+            member = self.reconciler.new_member(call.member_id, 0)
             member.instance_id = call.instance_id
         elif member.member_id != call.member_id or member.has_left or member.is_classic:
-            self.restart(member, call.member_id, ())
+            self.reconciler.restart(member, call.member_id, ())
         member.session_timeout_ms = self.group.consumer_session_ms
         reason = self._adopt(member, call)
         if is_new:
-            self.add(member)
+            self.reconciler.add(member)
             reason = Reason.MEMBER_JOINED
-        self._proceed(member, reason, NO_PARTITIONS, now_ms)
-        self._answer(member, token, assignment=member.assigned)
+        self.reconciler.advance(member, reason, NO_PARTITIONS, now_ms)
+        self._respond(member, token, assignment=member.assigned)
 
-    def _carry_on(
+    def _continue(
         self, member: ConsumerMember, call: ConsumerHeartbeat, token: Token, now_ms: int
     ) -> None:
         self._check_epoch(member, call)
         before = member.assigned
         reason = self._adopt(member, call)
-        self._proceed(member, reason, call.owned, now_ms)
+        self.reconciler.advance(member, reason, call.owned, now_ms)
         is_complete = (
             call.owned is not None
             and call.rebalance_timeout_ms is not None
             and (call.subscribed_topics is not None or call.subscribed_regex is not None)
         )
         # A client that sends a full request, or missed a response, gets everything again.
-        is_asked = is_complete or call.member_epoch != member.epoch or before != member.assigned
-        self._answer(member, token, assignment=member.assigned if is_asked else None)
+        is_full = is_complete or call.member_epoch != member.epoch or before != member.assigned
+        self._respond(member, token, assignment=member.assigned if is_full else None)
 
-    def _proceed(
-        self, member: ConsumerMember, reason: Reason | None, owned: Partitions | None, now_ms: int
-    ) -> None:
-        if reason is not None:
-            self.group.stage_member(member.member_id, member.to_record())
-            self.rebalance(reason, now_ms)
-        self.reconcile(member, owned, now_ms)
-        self.arm_session(member, now_ms)
-        if member.revoking:
-            self.arm_patience(member, now_ms)
-        else:
-            member.patience.cancel()
-
-    def _answer(
+    def _respond(
         self, member: ConsumerMember, token: Token, *, assignment: Partitions | None
     ) -> None:
         self.group.reply(
@@ -179,8 +197,8 @@ class ConsumerMembership(ConsumerRebalance):
 
         A member receives a new assignment only in the response to a heartbeat.
         """
-        is_waiting = member.member_id in self.behind
-        count = len(self.behind) if is_waiting else len(self.group.timers)
+        is_waiting = member.member_id in self.reconciler.behind
+        count = len(self.reconciler.behind) if is_waiting else len(self.group.timers)
         least_ms = WAITING_HEARTBEAT_MS_MIN if is_waiting else HEARTBEAT_MS_MIN
         wanted_ms = max(least_ms, count * HEARTBEAT_MS_PER_MEMBER)
         return min(wanted_ms, self.group.consumer_heartbeat_ms)
@@ -198,12 +216,12 @@ class ConsumerMembership(ConsumerRebalance):
             member.topics = tuple(sorted(set(call.subscribed_topics)))
         if call.subscribed_regex is not None:
             member.regex = call.subscribed_regex
-            self.watch_regex(member.regex)
+            self.reconciler.watch_regex(member.regex)
         is_other_assignor = False
         if call.server_assignor not in (None, member.assignor):
-            old_assignor = self.preferred_assignor()
+            old_assignor = self.reconciler.preferred_assignor()
             member.assignor = call.server_assignor
-            is_other_assignor = old_assignor != self.preferred_assignor()
+            is_other_assignor = old_assignor != self.reconciler.preferred_assignor()
         if (old_topics, old_regex) != (member.topics, member.regex):
             return Reason.SUBSCRIPTION_CHANGED
         return Reason.ASSIGNOR_CHANGED if is_other_assignor else None
@@ -212,17 +230,17 @@ class ConsumerMembership(ConsumerRebalance):
 
     def _find_joining(self, call: ConsumerHeartbeat) -> ConsumerMember | None:
         """The member that rejoins, if there is one."""
-        known = self.members.get(call.member_id)
+        known = self.reconciler.members.get(call.member_id)
         if call.instance_id is None:
             return known
         if known is not None and known.instance_id != call.instance_id:
             raise InvalidRequest(
                 f"Member id {call.member_id!r} belongs to another instance; join with a new one."
             )
-        current_id = self.static.get(call.instance_id)
+        current_id = self.reconciler.static.get(call.instance_id)
         if current_id is None:
             return None
-        current = self.members[current_id]
+        current = self.reconciler.members[current_id]
         if current_id != call.member_id and not (current.has_left or current.is_classic):
             raise UnreleasedInstance(
                 f"Instance id {call.instance_id!r} of group {self.group.group_id!r} is in use; "
@@ -231,12 +249,12 @@ class ConsumerMembership(ConsumerRebalance):
         return current
 
     def _leave(self, call: ConsumerHeartbeat, token: Token, now_ms: int) -> None:
-        member = self.find(call.member_id, call.instance_id)
+        member = self.reconciler.find(call.member_id, call.instance_id)
         if call.member_epoch == STATIC_LEAVE_EPOCH and member.instance_id is not None:
             self._leave_for_restart(member, now_ms)
         else:
-            self.remove(member)
-            self.rebalance(Reason.MEMBER_LEFT, now_ms)
+            self.reconciler.remove(member)
+            self.reconciler.rebalance(Reason.MEMBER_LEFT, now_ms)
         self.group.reply(
             token,
             ConsumerHeartbeatResult(
@@ -248,21 +266,16 @@ class ConsumerMembership(ConsumerRebalance):
 
     def _leave_for_restart(self, member: ConsumerMember, now_ms: int) -> None:
         """Reserve the assignment for the duration of a session."""
-        self._hold(member, member.assigned)
+        self.reconciler.hold(member, member.assigned)
         member.revoking = NO_PARTITIONS
         member.epoch, member.previous_epoch = STATIC_LEAVE_EPOCH, member.epoch
-        member.patience.cancel()
-        self.arm_session(member, now_ms)
-        self.behind.discard(member.member_id)
+        member.rebalance_timer.cancel()
+        self.reconciler.arm_session(member, now_ms)
+        self.reconciler.behind.discard(member.member_id)
         self.group.stage_member(member.member_id, member.to_record())
-        self._finish_if_settled(now_ms)
+        self.reconciler.finish_if_settled(now_ms)
 
     # Checks
-
-    def check_room(self) -> None:
-        size_max = self.group.settings.size_max
-        if is_full(len(self.members), size_max):
-            raise group_full(self.group.group_id, size_max)
 
     def _check_epoch(self, member: ConsumerMember, call: ConsumerHeartbeat) -> None:
         if call.member_epoch == member.epoch:

@@ -16,8 +16,10 @@ from goqueue.groups.classic.embedded_protocol import (
 )
 from goqueue.groups.classic.membership import ClassicMembership
 from goqueue.groups.classic.roster import ClassicMember
+from goqueue.groups.consumer.classic_members import read_subscription
 from goqueue.groups.consumer.member import ConsumerMember
-from goqueue.groups.consumer.mixed import MixedMembership, read_subscription
+from goqueue.groups.consumer.membership import ConsumerMembership
+from goqueue.groups.consumer.reconciler import Reconciler
 from goqueue.groups.group import Group
 from goqueue.groups.metrics import Reason
 from goqueue.groups.records import MemberRecord
@@ -25,7 +27,7 @@ from goqueue.groups.refusals import rebalance_in_progress
 from goqueue.model.errors import InconsistentProtocol, MalformedRequest
 
 
-def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembership:
+def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> ConsumerMembership:
     """Turn a classic group into a consumer group; refuse, without changes, if that is
     impossible.
     """
@@ -35,39 +37,45 @@ def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> MixedMembe
             f"Group {group.group_id!r} is of protocol type {classic.protocol_type!r}; "
             "members of the consumer protocol cannot join it."
         )
-    mixed = MixedMembership(group, epoch=classic.generation, emptied_at_ms=classic.emptied_at_ms)
-    converted = [_to_consumer(member, mixed) for member in members]
+    consumer = ConsumerMembership(
+        group, epoch=classic.rebalance.generation, emptied_at_ms=classic.emptied_at_ms
+    )
+    reconciler = consumer.reconciler
+    converted = [_to_consumer(member, reconciler) for member in members]
     _settle_claims(converted)
     classic.close(rebalance_in_progress(group.group_id))
     for member in converted:
-        mixed.add(member)
-        mixed.arm_session(member, now_ms)
+        reconciler.add(member)
+        reconciler.arm_session(member, now_ms)
         group.stage_member(member.member_id, member.to_record())
-    for member_id in sorted(classic.stored - mixed.members.keys()):
+    for member_id in sorted(classic.rebalance.stored - reconciler.members.keys()):
         group.stage_member(member_id, None)
-    mixed.store_group()
-    group.membership = mixed
+    reconciler.store_group()
+    group.membership = consumer
     if converted:
-        mixed.rebalance(Reason.UPGRADED, now_ms)
-    return mixed
+        reconciler.rebalance(Reason.UPGRADED, now_ms)
+    return consumer
 
 
-def downgrade(group: Group, mixed: MixedMembership, now_ms: int) -> ClassicMembership:
+def downgrade(group: Group, consumer: ConsumerMembership, now_ms: int) -> ClassicMembership:
     """Turn it back into a classic group, starting with a rebalance."""
-    classic = ClassicMembership(group, generation=mixed.epoch, emptied_at_ms=mixed.emptied_at_ms)
-    classic.protocol_type = PROTOCOL_TYPE
-    mixed.close(rebalance_in_progress(group.group_id))
-    for member in mixed.members.values():
-        classic.revive(_to_classic_record(member))
+    reconciler = consumer.reconciler
+    classic = ClassicMembership(
+        group, generation=reconciler.epoch, emptied_at_ms=reconciler.emptied_at_ms
+    )
+    classic.rebalance.protocol_type = PROTOCOL_TYPE
+    consumer.close(rebalance_in_progress(group.group_id))
+    for member in reconciler.members.values():
+        classic.rebalance.revive(_to_classic_record(member))
     group.membership = classic
-    classic.resume_after_downgrade(now_ms)
+    classic.rebalance.resume_after_downgrade(now_ms)
     return classic
 
 
-def _to_consumer(member: ClassicMember, mixed: MixedMembership) -> ConsumerMember:
+def _to_consumer(member: ClassicMember, reconciler: Reconciler) -> ConsumerMember:
     subscription = read_subscription(member.protocols)
     held = NO_PARTITIONS if member.is_new else _read_assignment(member)
-    converted = mixed.new_member(member.member_id, member.session_timeout_ms)
+    converted = reconciler.new_member(member.member_id, member.session_timeout_ms)
     converted.load(
         MemberRecord(
             member_id=member.member_id,
@@ -79,7 +87,7 @@ def _to_consumer(member: ClassicMember, mixed: MixedMembership) -> ConsumerMembe
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             protocols=member.protocols,
             topics=tuple(sorted(set(subscription.topics))),
-            epoch=mixed.epoch,
+            epoch=reconciler.epoch,
         )
     )
     converted.assigned = converted.target = held

@@ -292,7 +292,7 @@ def test_bounds_of_sessions_and_sizes_are_kept() -> None:
 def test_an_empty_group_id_is_refused() -> None:
     desk = Desk()
     call = {"partitions": {}}
-    assert desk.ask("delete_offsets", "", *call.values()).error is InvalidGroupId
+    assert desk.ask("offsets.delete", "", *call.values()).error is InvalidGroupId
 
 
 def test_a_stable_group_describes_its_members() -> None:
