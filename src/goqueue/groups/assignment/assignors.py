@@ -115,8 +115,8 @@ def _fill_quotas(kept: Assignment, free: list[Partition]) -> Assignment:
         return {}
     total = len(free) + sum(map(len, kept.values()))
     size, larger = divmod(total, len(kept))
-    by_wealth = sorted(kept, key=lambda member: -len(kept[member]))
-    quotas = {member: size + (index < larger) for index, member in enumerate(by_wealth)}
+    by_count = sorted(kept, key=lambda member: -len(kept[member]))
+    quotas = {member: size + (index < larger) for index, member in enumerate(by_count)}
     free = list(free)
     shares: dict[str, list[Partition]] = {}
     for member in kept:

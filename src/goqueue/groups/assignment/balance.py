@@ -63,23 +63,23 @@ class Balance:
         load_min = min(self._load.values())
         reached: dict[str, Link | None] = {}
         topics_seen: set[str] = set()
-        for rich in sorted(self._load, key=self._load.__getitem__, reverse=True):
-            if self._load[rich] < load_min + 2:
+        for donor in sorted(self._load, key=self._load.__getitem__, reverse=True):
+            if self._load[donor] < load_min + 2:
                 break
-            if rich not in reached:
-                reached[rich] = None
-                poor = self._search(rich, reached, topics_seen)
-                if poor is not None:
-                    return self._unwind(poor, reached)
+            if donor not in reached:
+                reached[donor] = None
+                receiver = self._search(donor, reached, topics_seen)
+                if receiver is not None:
+                    return self._unwind(receiver, reached)
         return []
 
     def _search(
-        self, rich: str, reached: dict[str, Link | None], topics_seen: set[str]
+        self, donor: str, reached: dict[str, Link | None], topics_seen: set[str]
     ) -> str | None:
         """The member with fewest of the nearest that have two fewer; record how each was
         reached.
         """
-        givers = [rich]
+        givers = [donor]
         while givers:
             receivers = []
             for giver in givers:
@@ -89,14 +89,14 @@ class Balance:
                         new = [each for each in self._readers[topic] if each not in reached]
                         reached.update(dict.fromkeys(new, (giver, topic)))
                         receivers += new
-            poor = min(receivers, key=self._load.__getitem__, default=rich)
-            if self._load[poor] <= self._load[rich] - 2:
-                return poor
+            receiver = min(receivers, key=self._load.__getitem__, default=donor)
+            if self._load[receiver] <= self._load[donor] - 2:
+                return receiver
             givers = receivers
         return None
 
-    def _unwind(self, poor: str, reached: Mapping[str, Link | None]) -> list[Link]:
-        chain = [(poor, "")]
+    def _unwind(self, receiver: str, reached: Mapping[str, Link | None]) -> list[Link]:
+        chain = [(receiver, "")]
         while (link := reached[chain[-1][0]]) is not None:
             chain.append(link)
         return chain[::-1]
