@@ -1,4 +1,4 @@
-"""The cluster that a command acts on; exactly one, whichever addresses the user gave.
+"""Connections of a command to the cluster that it acts on: one cluster, whichever address is given.
 
 A broker has a Kafka address and an HTTP address, and a command may need either. If only one is
 given, the other is requested from the broker; both must belong to the same cluster (ADR 46).
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # A user waits for the answer: long enough for a broker that restarts, short for a wrong address.
 HTTP_SETTINGS = HttpSettings(retry=RetrySettings(retries_max=3))
-_ASKING = ClientSettings(request_ms_max=5_000, retry_ms_max=5_000)
+_LOOKUP_SETTINGS = ClientSettings(request_ms_max=5_000, retry_ms_max=5_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,22 @@ class Target:
         return f"cluster {self.cluster_id} at {self.address}{context}"
 
 
+@contextmanager
+def connect(ctx: typer.Context) -> Iterator[LogClient]:
+    """Connect to the given broker; if that fails, the error says what the user can do."""
+    bootstrap = kafka_address(ctx)
+    with no_broker(bootstrap, "-b"), LogClient(bootstrap) as client:
+        yield client
+
+
+@contextmanager
+def connect_http(ctx: typer.Context) -> Iterator[Client]:
+    """Connect to the given broker; if that fails, the error says what the user can do."""
+    address = http_address(ctx)
+    with no_broker(bare(address), "--http", "HTTP "), Client(address, HTTP_SETTINGS) as client:
+        yield client
+
+
 def kafka_address(ctx: typer.Context) -> str:
     """The Kafka address: as given, else as reported by the broker at the HTTP address."""
     call = current_call(ctx)
@@ -49,7 +65,7 @@ def kafka_address(ctx: typer.Context) -> str:
             call.kafka_found = named.bootstrap
         else:
             assert named.http is not None, "a source has one of the two"
-            call.kafka_found = _ask_http(named.http)
+            call.kafka_found = _kafka_from_http(named.http)
     return call.kafka_found
 
 
@@ -62,7 +78,7 @@ def http_address(ctx: typer.Context) -> str:
             assert named.http is not None, "a source has one of the two"
             call.http_found = named.http
         else:
-            call.http_found = _ask_kafka(named.bootstrap, named.http)
+            call.http_found = _http_from_kafka(named.bootstrap, named.http)
     return call.http_found
 
 
@@ -107,9 +123,9 @@ def no_broker(address: str, option: str, protocol: str = "") -> Iterator[None]:
         ) from error
 
 
-def _ask_kafka(bootstrap: str, http: str | None) -> str:
+def _http_from_kafka(bootstrap: str, http: str | None) -> str:
     """The HTTP address of the cluster at `bootstrap`, after checking that it is of that cluster."""
-    with no_broker(bootstrap, "-b"), LogClient(bootstrap, _ASKING) as client:
+    with no_broker(bootstrap, "-b"), LogClient(bootstrap, _LOOKUP_SETTINGS) as client:
         try:
             found = http or _stated(find_http(client.cluster), bootstrap)
         except BrokerUnready as error:
@@ -134,7 +150,7 @@ def _ask_kafka(bootstrap: str, http: str | None) -> str:
     return found
 
 
-def _ask_http(http: str) -> str:
+def _kafka_from_http(http: str) -> str:
     """The Kafka addresses of the cluster at an HTTP address, after the same check."""
     with no_broker(bare(http), "--http", "HTTP "), Client(http, HTTP_SETTINGS) as api:
         expected = api.node.version().cluster_id
@@ -145,7 +161,7 @@ def _ask_http(http: str) -> str:
             "-b HOST:PORT."
         )
     found = ",".join(map(str, addresses))
-    with no_broker(found, "-b"), LogClient(found, _ASKING) as client:
+    with no_broker(found, "-b"), LogClient(found, _LOOKUP_SETTINGS) as client:
         client.cluster.nodes()
         _check_same(client.cluster.cluster_id, found, expected, http)
     return found

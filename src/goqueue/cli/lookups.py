@@ -1,4 +1,7 @@
-"""The kind of a group: all kinds share one namespace, and each command handles one of them."""
+"""Lookups and checks that several commands make before they act.
+
+All kinds of groups share one namespace, and each command handles one kind, so commands check it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import Literal
 
 import typer
 
-from goqueue.cli.http import connect_http
+from goqueue.cli.connecting import connect_http
+from goqueue.client import LogClient
 from goqueue.client.http import Client, QueueGroup, StreamGroup
-from goqueue.model.errors import InvalidRequest, UnknownGroup
+from goqueue.model.errors import GroupNotEmpty, InvalidRequest, UnknownGroup, UnknownPartition
+from goqueue.model.names import TopicPartition
 
 GroupKind = Literal["stream", "queue"]
 
@@ -40,3 +45,27 @@ def connect_queue(ctx: typer.Context, group: str, *, instead: str) -> Iterator[C
     with connect_http(ctx) as client:
         require_kind(client, group, "queue", instead=instead)
         yield client
+
+
+def partitions_of(client: LogClient, topic: str, *, only: int | None) -> list[TopicPartition]:
+    """All partitions of a topic, or only the given one."""
+    partitions = client.topics.view(topic).names
+    if only is None:
+        return partitions
+    wanted = TopicPartition(topic, only)
+    if wanted not in partitions:
+        raise UnknownPartition(wanted)
+    return [wanted]
+
+
+def refuse_members(client: LogClient, group: str) -> None:
+    """Raise GroupNotEmpty if the group has members.
+
+    A running member continues from its own position and would overwrite offsets that others commit.
+    """
+    try:
+        members = client.groups.describe(group).members
+    except UnknownGroup:
+        return  # the first commit creates it
+    if members:
+        raise GroupNotEmpty(group)

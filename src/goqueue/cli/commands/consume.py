@@ -11,11 +11,10 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.broker import connect, partitions_of, refuse_members
+from goqueue.cli.connecting import connect, connect_http
 from goqueue.cli.context import current_call
 from goqueue.cli.formats import Format, Render, rendering
-from goqueue.cli.group_kinds import require_kind
-from goqueue.cli.http import connect_http
+from goqueue.cli.lookups import partitions_of, refuse_members, require_kind
 from goqueue.cli.moments import POSITION_METAVAR, now_ms, read_position
 from goqueue.cli.output import OutputForm
 from goqueue.client import (

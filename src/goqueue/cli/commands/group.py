@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.broker import connect, partitions_of, refuse_members
 from goqueue.cli.commands.queue.groups import delete_queue_group, show_queue_group
+from goqueue.cli.connecting import announce, confirm, connect, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.group_kinds import find_group, require_kind
-from goqueue.cli.http import connect_http
+from goqueue.cli.lookups import find_group, partitions_of, refuse_members, require_kind
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.target import announce, confirm
 from goqueue.client import LogClient, PartitionLag, Position
 from goqueue.client.http import GroupPartitionLag, QueueGroup
 from goqueue.model.errors import InvalidRequest

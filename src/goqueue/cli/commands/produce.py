@@ -13,11 +13,10 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from goqueue.cli.broker import connect
+from goqueue.cli.connecting import connect
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
-from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.progress import progress
+from goqueue.cli.output import OutputForm, print_item, print_rows, progress
 from goqueue.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer, ProducerSettings
 from goqueue.model.attributes import (
     DELAY_HEADER,

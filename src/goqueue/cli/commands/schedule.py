@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
 from goqueue.cli.formats import as_field
-from goqueue.cli.http import connect_http
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.target import announce
 from goqueue.client.http import Schedule
 from goqueue.model.errors import GoQueueError, InvalidRequest
 

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.http import connect_http
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.target import announce
 from goqueue.client.http import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.requests.schemas import Kind, Level
 from goqueue.model.errors import InvalidRequest, SchemaRefusal, SchemaRefused

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.broker import connect
+from goqueue.cli.connecting import confirm, connect
 from goqueue.cli.context import current_call
 from goqueue.cli.output import OutputForm, print_item, print_rows, show_size
-from goqueue.cli.target import confirm
 from goqueue.client import ConfigSource, PartitionDescription, TopicDescription
 from goqueue.client.topics import BROKER_DEFAULT
 from goqueue.model.errors import InvalidRequest, TopicExists

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.broker import connect, partitions_of
+from goqueue.cli.connecting import confirm, connect
 from goqueue.cli.context import current_call
+from goqueue.cli.lookups import partitions_of
 from goqueue.cli.moments import now_ms, read_duration_ms, show_time
 from goqueue.cli.output import OutputForm, Row, print_item, print_rows
-from goqueue.cli.target import confirm
 from goqueue.client import LogClient, OpenTransaction, TransactionDescription
 from goqueue.model.errors import InvalidRequest, InvalidTransactionState
 

@@ -7,7 +7,8 @@ import pytest
 from goqueue.cli.commands.queue.dead_letters import read_header_filter, read_moment_ms
 from goqueue.cli.commands.queue.groups import read_group_settings
 from goqueue.cli.commands.schedule import read_due_ms
-from goqueue.cli.http import read_places, shorten
+from goqueue.cli.formats import shorten
+from goqueue.cli.moments import read_offsets
 from goqueue.model.errors import InvalidRequest
 
 NOW_MS = 1_000_000
@@ -36,12 +37,12 @@ def test_settings_of_a_group_are_durations_numbers_words_and_yes_or_no() -> None
 
 
 def test_places_are_pairs_of_numbers() -> None:
-    assert read_places(["0:42", "3:0"], "--offset") == [(0, 42), (3, 0)]
+    assert read_offsets(["0:42", "3:0"], "--offset") == [(0, 42), (3, 0)]
     for text in ("42", "a:1", "1:", ":1", "1:-1"):
         with pytest.raises(
             InvalidRequest, match=r"--offset .* is not valid; write PARTITION:OFFSET"
         ):
-            read_places([text], "--offset")
+            read_offsets([text], "--offset")
 
 
 def test_a_table_shows_one_line_of_text() -> None:

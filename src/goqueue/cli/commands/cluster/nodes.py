@@ -13,11 +13,9 @@ import typer
 
 from goqueue.cli.commands.cluster import reassign, voters
 from goqueue.cli.commands.cluster.rows import change_row, fail_if_refused, listed, shower
+from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.http import connect_http
-from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.progress import progress
-from goqueue.cli.target import announce
+from goqueue.cli.output import OutputForm, print_item, print_rows, progress
 from goqueue.client.http import Client, Cluster, Drain, Node, PartitionState, PlacedPartition
 from goqueue.model.errors import InvalidRequest
 

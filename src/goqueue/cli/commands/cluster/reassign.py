@@ -10,11 +10,9 @@ from typing import Annotated
 import typer
 
 from goqueue.cli.commands.cluster.rows import change_row, fail_if_refused, shower
+from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.http import connect_http
-from goqueue.cli.output import OutputForm, print_rows, show_size
-from goqueue.cli.progress import progress
-from goqueue.cli.target import announce
+from goqueue.cli.output import OutputForm, print_rows, progress, show_size
 from goqueue.client.http import Change, Client, MoveResult, MovingPartition
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.http import connect_http
 from goqueue.cli.output import print_rows
-from goqueue.cli.target import announce
 from goqueue.client.http import Voters
 
 app = typer.Typer(

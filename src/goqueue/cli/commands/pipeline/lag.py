@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.broker import connect
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import Folder
 from goqueue.cli.commands.pipeline.session import need_spark
+from goqueue.cli.connecting import connect
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_duration_ms, show_time
 from goqueue.cli.output import OutputForm, print_rows

@@ -9,11 +9,10 @@ import typer
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import Conf, Master, Where
 from goqueue.cli.commands.pipeline.session import spark_session
+from goqueue.cli.connecting import connect_http, kafka_address
 from goqueue.cli.context import current_call
-from goqueue.cli.http import connect_http
 from goqueue.cli.moments import now_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.target import kafka_address
 
 
 @run.command()

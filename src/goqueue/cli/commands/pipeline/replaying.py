@@ -10,8 +10,8 @@ from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import Conf, From, Mark, Master, NoVerify, Until, Where
 from goqueue.cli.commands.pipeline.session import need_spark, print_result, spark_session
 from goqueue.cli.commands.queue.dead_letters import read_header_filter, read_moment_ms
+from goqueue.cli.connecting import http_address, kafka_address
 from goqueue.cli.moments import now_ms, read_position
-from goqueue.cli.target import http_address, kafka_address
 from goqueue.client import Place
 
 if TYPE_CHECKING:

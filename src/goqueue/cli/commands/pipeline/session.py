@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from goqueue.cli.context import current_call
-from goqueue.cli.output import print_item
-from goqueue.cli.progress import progress
+from goqueue.cli.output import print_item, progress
 from goqueue.model.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import AcceptLoss, Conf, Folder, Master
 from goqueue.cli.commands.pipeline.session import print_result, spark_session
-from goqueue.cli.target import http_address, kafka_address
+from goqueue.cli.connecting import http_address, kafka_address
 from goqueue.model.errors import InvalidRequest
 
 

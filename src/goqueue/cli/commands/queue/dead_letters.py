@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.http import connect_http, message_row, message_tree, read_places
-from goqueue.cli.moments import now_ms, read_position, show_time
-from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.progress import progress
-from goqueue.cli.target import announce
+from goqueue.cli.formats import message_row, message_tree
+from goqueue.cli.moments import now_ms, read_offsets, read_position, show_time
+from goqueue.cli.output import OutputForm, print_item, print_rows, progress
 from goqueue.client import Place
 from goqueue.client.http import Client, DeadLetter, LetterFilter, Redrive
 from goqueue.model.errors import InvalidRequest
@@ -108,7 +107,7 @@ def redrive(
         from_=read_moment_ms(from_, now_ms=now_ms()),
         until=read_moment_ms(until, now_ms=now_ms()),
     )
-    letters = None if letter is None else read_places(letter, "--letter")
+    letters = None if letter is None else read_offsets(letter, "--letter")
     form = current_call(ctx).output
     with connect_http(ctx) as client:
         box = client.dead_letters(topic)

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
+from goqueue.cli.connecting import confirm, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.group_kinds import connect_queue, find_group
-from goqueue.cli.http import connect_http
+from goqueue.cli.lookups import connect_queue, find_group
 from goqueue.cli.moments import read_duration_ms
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.target import confirm
 from goqueue.client.http import Client, QueueGroup, QueueStats
 from goqueue.model.errors import InvalidRequest, UnknownGroup
 

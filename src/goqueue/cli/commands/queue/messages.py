@@ -9,12 +9,12 @@ import typer
 
 from goqueue.cli.commands.queue.dead_letters import add_redrive_commands
 from goqueue.cli.commands.queue.groups import add_group_commands, counts
+from goqueue.cli.connecting import announce, confirm, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.group_kinds import connect_queue
-from goqueue.cli.http import connect_http, message_row, message_tree, read_places
-from goqueue.cli.moments import read_duration_ms, show_time
+from goqueue.cli.formats import message_row, message_tree
+from goqueue.cli.lookups import connect_queue
+from goqueue.cli.moments import read_duration_ms, read_offsets, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows
-from goqueue.cli.target import announce, confirm
 from goqueue.client.http import PeekedMessage, ReceivedMessage
 from goqueue.client.http.areas import Queue
 from goqueue.model.errors import GoQueueError, InvalidRequest
@@ -189,12 +189,12 @@ def rewind(
     """Deliver messages again from a time or from offsets, including acknowledged ones."""
     if (to is None) == (offset is None):
         raise InvalidRequest("Give the target: --to TIME, or --offset PARTITION:OFFSET.")
-    offsets = None if offset is None else dict(read_places(offset, "--offset"))
+    offsets = None if offset is None else dict(read_offsets(offset, "--offset"))
     instead = f"use `goqueue group reset {group} --topic {topic}`"
     with connect_queue(ctx, group, instead=instead) as client:
         announce(ctx, client)
         moved = client.queue(topic, group=group).rewind(to, offsets=offsets)
-    _print_places(moved, current_call(ctx).output)
+    _print_positions(moved, current_call(ctx).output)
 
 
 @app.command()
@@ -212,7 +212,7 @@ def purge(
         noun = "message" if left == 1 else "messages"
         confirm(ctx, client, f"Purge {left:,} {noun} of {topic} for group {group}", yes=yes)
         moved = queue.purge()
-    _print_places(moved, current_call(ctx).output)
+    _print_positions(moved, current_call(ctx).output)
 
 
 @app.command()
@@ -336,5 +336,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _print_places(places: Mapping[int, int], form: OutputForm) -> None:
-    print_rows([{"partition": one, "goes_on_at": offset} for one, offset in places.items()], form)
+def _print_positions(positions: Mapping[int, int], form: OutputForm) -> None:
+    print_rows(
+        [{"partition": one, "goes_on_at": offset} for one, offset in positions.items()], form
+    )
