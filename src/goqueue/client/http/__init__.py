@@ -22,8 +22,7 @@ from goqueue.client.http.consumers import (
     Tally,
 )
 from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
-from goqueue.client.http.producer import AsyncProducer, Producer
-from goqueue.client.http.publishing import PartlyPublished
+from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer
 from goqueue.client.http.queue_answers import (
     Lanes,
     PeekedMessage,

@@ -33,8 +33,7 @@ from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
 from goqueue.client.http.moments import Duration, Place, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
-from goqueue.client.http.producer import AsyncProducer
-from goqueue.client.http.publishing import publish_all
+from goqueue.client.http.producer import AsyncProducer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, AsyncMessageReader, OnDamage, Progress
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests

@@ -1,7 +1,7 @@
 """Carries requests over connections that are kept and shared, and sends them again if need be.
 
 The two carriers differ in `await` alone; what a failure is and whether to go on is decided in
-`failures` and `attempts`.
+`failures` and `Attempts`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
 import httpx
 
-from goqueue.client.http.attempts import Attempts
 from goqueue.client.http.failures import (
     Failure,
     answer_late,
@@ -22,14 +22,45 @@ from goqueue.client.http.failures import (
     failure_of_answer,
     unreachable,
 )
-from goqueue.client.http.request import Request
-from goqueue.client.http.settings import HttpSettings, base_url
+from goqueue.client.http.request import Repeat, Request
+from goqueue.client.http.settings import HttpSettings, RetrySettings, base_url
 from goqueue.model.errors import InvalidRequest
 
 T = TypeVar("T")
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _JSON = {"content-type": "application/json"}
+_DOUBLINGS_MAX = 30
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts at one request so far."""
+
+    request: Request[Any]
+    settings: RetrySettings
+    random: Random
+    failed: int = 0
+
+    def wait_seconds(self, failure: Failure) -> float:
+        """How long to wait before the next attempt; raise when there shall be none.
+
+        The wait is drawn from the whole range up to twice the last bound ("full jitter"), so that
+        many clients whose broker came back do not all return in the same moment.
+        """
+        if not self._may_go_on(failure):
+            raise failure.error
+        doublings = min(self.failed, _DOUBLINGS_MAX)
+        self.failed += 1
+        bound_ms = min(self.settings.backoff_ms_max, self.settings.backoff_ms_min << doublings)
+        return max(failure.wait_seconds_min, self.random.uniform(0, bound_ms) / 1000)
+
+    def _may_go_on(self, failure: Failure) -> bool:
+        if not failure.is_passing or self.failed >= self.settings.retries_max:
+            return False
+        if not failure.is_uncertain or self.request.repeat is Repeat.HARMLESS:
+            return True
+        return self.request.repeat is Repeat.PUBLISHES and self.settings.repeats_publishes
 
 
 class Transport:
