@@ -1,9 +1,9 @@
 """The client of the HTTP API, with threads (`Client`) and with coroutines (`AsyncClient`).
 
-Requests are values made in `requests`; `transport` carries them, `attempts` says whether they are
-sent again. What takes several requests is a state machine without connections (`workload`,
-`membership`, `batching`, `reading`), and two thin shells around it. It knows of the broker what
-crosses the wire, and nothing else.
+`requests` builds requests as values; `transport` sends them and retries. Operations of several
+requests are state machines without connections (`consumers`, `batching`, `reading`) with two thin
+wrappers, one for threads and one for coroutines. It depends on the bodies that cross the wire, and
+on nothing inside the broker.
 """
 
 from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, Unreachable

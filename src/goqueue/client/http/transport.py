@@ -1,7 +1,7 @@
-"""Carries requests over connections that are kept and shared, and sends them again if need be.
+"""Sends requests over pooled connections, and retries them.
 
-The two carriers differ in `await` alone; what a failure is and whether to go on is decided in
-`failures` and `Attempts`.
+The two transports differ only in `await`; failures are classified in `failures`, and `Attempts`
+decides about retries.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Attempts:
     failed: int = 0
 
     def wait_seconds(self, failure: Failure) -> float:
-        """How long to wait before the next attempt; raise when there shall be none.
+        """Return how long to wait before the next attempt; raise if there must be none.
 
-        The wait is drawn from the whole range up to twice the last bound ("full jitter"), so that
-        many clients whose broker came back do not all return in the same moment.
+        The wait is uniform between zero and a bound that doubles ("full jitter"), so that clients
+        do not return all at once when their broker is back.
         """
         if not self._may_go_on(failure):
             raise failure.error
@@ -64,7 +64,7 @@ class Attempts:
 
 
 class Transport:
-    """For threads; any number of them may use one."""
+    """A transport for any number of threads."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Transport:
         self._http = httpx.Client(transport=network, **_options(self.url, settings))
 
     def send(self, request: Request[T]) -> T:
-        """Have a request done, or raise why it was not."""
+        """Send a request and return its decoded response, or raise the error."""
         attempts = Attempts(request, self.settings.retry, self._random)
         while True:
             outcome = self._try(request)
@@ -109,7 +109,7 @@ class Transport:
 
 
 class AsyncTransport:
-    """For coroutines of one event loop."""
+    """A transport for the coroutines of one event loop."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class AsyncTransport:
         self._http = httpx.AsyncClient(transport=network, **_options(self.url, settings))
 
     async def send(self, request: Request[T]) -> T:
-        """Have a request done, or raise why it was not."""
+        """Send a request and return its decoded response, or raise the error."""
         attempts = Attempts(request, self.settings.retry, self._random)
         while True:
             outcome = await self._try(request)
@@ -158,9 +158,9 @@ def _options(url: str, settings: HttpSettings) -> dict[str, Any]:
             max_keepalive_connections=settings.connections_max,
             keepalive_expiry=settings.idle_ms_max / 1000,
         ),
-        # A proxy meant for web pages would come between us and a long poll.
+        # A proxy for web pages would interrupt long polls.
         "trust_env": False,
-        # To read the certificates of the world takes 20 ms, which only https is worth.
+        # Loading the CA certificates takes 20 ms, so it is done for https only.
         "verify": url.lower().startswith("https://"),
     }
 
