@@ -126,7 +126,7 @@ def publish_body(message: Outgoing, acks: Acks) -> bytes:
 
 
 def encoded(message: Outgoing) -> bytes:
-    """Encode a message as a part of the body that publishes many, so that its size is known early."""
+    """Encode a message for a body that publishes many, so that its size is known early."""
     return _encode(_Publish(**_fields(message)))
 
 
@@ -135,7 +135,7 @@ def batch_body(parts: Iterable[bytes], acks: Acks) -> bytes:
 
 
 def encoded_to(topic: str, message: Outgoing) -> bytes:
-    """Encode a message with its topic, as a part of the body that publishes many in a transaction."""
+    """Encode a message with its topic, for a body that publishes many in a transaction."""
     return _encode(_PublishTo(topic=topic, **_fields(message)))
 
 

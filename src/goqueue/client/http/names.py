@@ -15,7 +15,7 @@ def new_consumer_name() -> str:
 
 
 def new_member_id() -> str:
-    """Generate a member id. The client does it, so that a join without a response can be repeated."""
+    """Generate a member id here, so that a join whose response was lost can be repeated."""
     return uuid.uuid4().hex
 
 

@@ -165,7 +165,7 @@ class Producer:
 
 
 class AsyncProducer:
-    """A producer for the coroutines of one event loop. `send` waits only while the buffer is full."""
+    """A producer for one event loop. `send` waits only while the buffer is full."""
 
     def __init__(self, transport: AsyncTransport, settings: ProducerSettings, acks: Acks) -> None:
         self._transport = transport

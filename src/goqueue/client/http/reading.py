@@ -110,7 +110,7 @@ class Progress:
         )
 
     def arrived(self, page: Page) -> None:
-        """Process a page. The end is reached when a request returns nothing and moves no position."""
+        """Process a page. At the end, a request returns no message and moves no position."""
         has_moved = page.cursor != self._page_cursor
         is_first = not self._page_cursor
         if is_first:

@@ -1,4 +1,4 @@
-"""A queue consumer with coroutines; the same rules as in `consumer`.
+"""A queue consumer with coroutines; the rules are those of `consumer`.
 
 consumer = client.consumer("orders", group="billing", concurrency=100)
 
@@ -53,7 +53,7 @@ H = TypeVar("H", bound=AsyncHandler)
 
 
 class AsyncConsumer:
-    """Runs a coroutine on the messages of a queue, some of them at a time."""
+    """Runs a coroutine on the messages of a queue, several concurrently."""
 
     def __init__(
         self, transport: AsyncTransport, requests: QueueRequests, settings: ConsumerSettings
@@ -66,25 +66,25 @@ class AsyncConsumer:
         self._stopped = asyncio.Event()
         self._changed = asyncio.Condition()
         self._running: dict[asyncio.Task[None], ReceivedMessage] = {}
-        self._is_broken = False  # a task of ours has failed
+        self._is_broken = False  # an internal task has failed
         self._failure: Exception | None = None
 
     @property
     def tally(self) -> Tally:
-        """What has been done so far."""
+        """Counts of the messages handled so far."""
         return self._workload.tally
 
     def handler(self, function: H) -> H:
-        """Let this coroutine function handle the messages."""
+        """Register the coroutine function that handles messages."""
         self._handler = function
         return function
 
     def stop(self) -> None:
-        """End `run` in order: receive no more, let handlers finish, settle. Returns at once."""
+        """Stop gracefully: receive no more, let handlers finish, settle. Return at once."""
         self._stopped.set()
 
     async def run(self) -> Tally:
-        """Work until `stop` or a signal; raises when going on makes no sense."""
+        """Work until `stop` or a signal; raise if continuing makes no sense."""
         if self._handler is None:
             raise InvalidRequest("There is no handler; mark a function with @consumer.handler.")
         if self._workload.is_stopping:
@@ -106,7 +106,7 @@ class AsyncConsumer:
         return self._workload.tally
 
     def _helper_ended(self, task: asyncio.Task[None]) -> None:
-        """A task of ours that fails stops the consumer instead of leaving it half alive."""
+        """Stop the consumer if one of its internal tasks fails, instead of continuing without it."""
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             self._failure = self._failure or error
@@ -141,7 +141,7 @@ class AsyncConsumer:
             await self._notify()
 
     async def _room(self) -> int:
-        """How many messages to ask for; none when the consumer is to stop."""
+        """How many messages to request; none if the consumer is stopping."""
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
             while not self._stopped.is_set():
@@ -168,7 +168,7 @@ class AsyncConsumer:
             await asyncio.wait_for(self._stopped.wait(), wait_ms / 1000)
 
     async def _wind_up(self) -> None:
-        """Give back what was not begun, and wait for the rest as long as is allowed."""
+        """Give back messages not begun, and wait for the others up to the shutdown timeout."""
         self._workload.stop()
         await self._notify()
         if self._running:
@@ -178,7 +178,7 @@ class AsyncConsumer:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         async with self._changed:
-            # Bounded by the retries of the requests under way.
+            # Bounded by the retries of the requests in flight.
             await self._changed.wait_for(lambda: self._workload.is_settled or self._is_broken)
 
     # Handling
@@ -196,7 +196,7 @@ class AsyncConsumer:
             await handler(message)
             decision = decision_on(None)
         except asyncio.CancelledError:
-            # It was stopped in the middle, so that it can be begun anew elsewhere at once.
+            # It was cancelled, so another consumer may start it again at once.
             self._workload.tally.abandoned += 1
             log.error("the handler of %s did not end in time; it will come again", message)
             raise
@@ -252,7 +252,7 @@ def _backoff() -> Backoff:
 
 @contextmanager
 def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first signal, where the loop can be told of signals at all."""
+    """Call `stop` at the first signal, if the event loop supports signal handlers."""
     loop = asyncio.get_running_loop()
     handled: list[signal.Signals] = []
 

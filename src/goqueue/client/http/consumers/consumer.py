@@ -1,4 +1,4 @@
-"""A queue consumer with threads: receives, calls a handler, and settles what comes of it.
+"""A queue consumer with threads: receives messages, calls a handler, and settles them.
 
     consumer = client.consumer("orders", group="billing", concurrency=8)
 
@@ -8,9 +8,9 @@
 
     consumer.run()
 
-A handler that returns acknowledges its message; one that raises has it delivered again, after a
-time of its choice with `Retry(after=...)`; `Reject(reason)` puts it among the dead letters. Leases
-are extended while handlers run. SIGTERM, SIGINT and `stop` end it in order.
+If the handler returns, its message is acknowledged; if it raises, the message is delivered again,
+after a chosen delay with `Retry(after=...)`; `Reject(reason)` dead-letters it. Leases are extended
+while handlers run. SIGTERM, SIGINT and `stop` end the consumer gracefully.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def now_ms() -> float:
 
 
 class Consumer:
-    """Runs a handler on the messages of a queue, some of them at a time."""
+    """Runs a handler on the messages of a queue, several concurrently."""
 
     def __init__(
         self, transport: Transport, requests: QueueRequests, settings: ConsumerSettings
@@ -69,28 +69,28 @@ class Consumer:
         self._handler: Handler | None = None
         self._is_stopped = False
         self._is_over = False
-        self._is_broken = False  # a thread of ours has failed
+        self._is_broken = False  # an internal thread has failed
         self._failure: Exception | None = None
 
     @property
     def tally(self) -> Tally:
-        """What has been done so far."""
+        """Counts of the messages handled so far."""
         return self._workload.tally
 
     def handler(self, function: H) -> H:
-        """Let this function handle the messages."""
+        """Register the function that handles messages."""
         self._handler = function
         return function
 
     def stop(self) -> None:
-        """End `run` in order: receive no more, let handlers finish, settle. Returns at once."""
-        self._is_stopped = True  # alone, because a signal may come at any place
-        # A signal handler runs in the main thread, which may hold the lock; it can be taken twice.
+        """Stop gracefully: receive no more, let handlers finish, settle. Return at once."""
+        self._is_stopped = True  # a single assignment, as a signal may interrupt anywhere
+        # A signal handler runs in the main thread, which may hold the lock; the lock is reentrant.
         with self._changed:
             self._changed.notify_all()
 
     def run(self) -> Tally:
-        """Work until `stop` or a signal; raises when going on makes no sense."""
+        """Work until `stop` or a signal; raise if continuing makes no sense."""
         if self._handler is None:
             raise InvalidRequest("There is no handler; mark a function with @consumer.handler.")
         if self._is_over:
@@ -110,7 +110,7 @@ class Consumer:
                 self._is_over = True
                 self._changed.notify_all()
             for thread in threads[self._settings.concurrency :]:
-                thread.join()  # those of handlers that do not end are left alone
+                thread.join()  # threads of handlers that do not end are not joined
         if self._failure is not None:
             raise self._failure
         return self._workload.tally
@@ -122,7 +122,7 @@ class Consumer:
         yield "goqueue-extend", self._extend_all
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """A thread of ours that fails stops the consumer instead of leaving it half alive."""
+        """Stop the consumer if one of its internal threads fails, instead of continuing without it."""
         try:
             work()
         except Exception as error:
@@ -152,7 +152,7 @@ class Consumer:
                 self._changed.notify_all()
 
     def _wait_for_room(self) -> int:
-        """How many messages to ask for; none when the consumer is to stop."""
+        """How many messages to request; none if the consumer is stopping."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopped or self._workload.room() > 0)
             return 0 if self._is_stopped else self._workload.room()
@@ -163,7 +163,7 @@ class Consumer:
             self._changed.wait_for(lambda: self._is_stopped, wait_ms / 1000)
 
     def _wind_up(self) -> None:
-        """Give back what was not begun, and wait for the rest as long as is allowed."""
+        """Give back messages not begun, and wait for the others up to the shutdown timeout."""
         workload = self._workload
         with self._changed:
             workload.stop()
@@ -172,7 +172,7 @@ class Consumer:
             self._changed.wait_for(lambda: not workload.running, seconds)
             for message in workload.abandon():
                 log.error("the handler of %s did not end in time; it will come again", message)
-            # Bounded by the retries of the requests under way.
+            # Bounded by the retries of the requests in flight.
             self._changed.wait_for(lambda: workload.is_settled or self._is_broken)
 
     # Handling
@@ -246,9 +246,9 @@ def _run(handler: Handler, message: ReceivedMessage) -> BaseException | None:
 
 @contextmanager
 def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first signal; the second one does what it always did."""
+    """Call `stop` at the first signal; a second one has its usual effect."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what signals do
+        yield  # only the main thread may install signal handlers
         return
     before = {one: signal.getsignal(one) for one in STOP_SIGNALS}
 
@@ -269,7 +269,7 @@ def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         restore()
 
 
-# Shared with the consumer that uses coroutines.
+# Shared with the asynchronous consumer.
 
 
 def _backoff() -> Backoff:
@@ -277,7 +277,7 @@ def _backoff() -> Backoff:
 
 
 def may_pass(error: GoQueueError) -> bool:
-    """Whether a consumer waits for better times: brokers restart, wrong names stay wrong."""
+    """Whether a consumer retries after this error: brokers restart, wrong names stay wrong."""
     return error.retryable and not isinstance(error, UnknownTopic)
 
 

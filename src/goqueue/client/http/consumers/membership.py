@@ -1,8 +1,8 @@
-"""One member of a stream group: what it holds, where it is, and what to do when that changes.
+"""The membership of one member in a stream group: its partitions, positions and rebalances.
 
-The broker assigns partitions; a member that loses some says when it has stopped reading them, and
-only then do others get them. Messages are handed out from the committed offset on whenever the
-member joins, so a member that does not know what an answer held joins again and loses nothing.
+The broker assigns partitions; a member that loses some reports when it has stopped reading them,
+and only then are they assigned to others. A member that joins reads from the committed offsets, so
+a member that lost a response joins again, and loses nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from goqueue.wire.http.fields import Start
 _log = logging.getLogger(__name__)
 
 NOTHING: Partitions = frozenset()
-# After these the broker no longer takes us for the member we think we are.
+# After these errors the broker no longer treats this client as the member it was.
 _FENCED = (UnknownMember, FencedMemberEpoch, StaleMemberEpoch)
 _UNCERTAIN = (ConnectionLost, RequestTimedOut)
 _JOINS_MAX = 3  # within one poll
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions come or go. Of those that are `lost` nothing can be committed any more."""
+    """Partitions were assigned or revoked. Offsets of `lost` ones can no longer be committed."""
 
     revoked: Partitions = NOTHING
     assigned: Partitions = NOTHING
@@ -51,14 +51,14 @@ OnRebalance = Callable[[Rebalance], object]
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How a member of a stream group reads."""
+    """The settings of a member of a stream group."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
-    start: Start = "earliest"  # where the group has committed nothing
-    auto_commit: bool = True  # what a poll brought is committed by the next one
+    start: Start = "earliest"  # if the group has no committed offset
+    auto_commit: bool = True  # each poll commits what the previous one returned
     limit: int = 500
-    poll_ms_max: int = 300_000  # who does not poll for longer is stuck, and gives way to others
+    poll_ms_max: int = 300_000  # without a poll for so long, the member leaves
     on_rebalance: OnRebalance | None = None
     on_reset: Callable[[PartitionReset], object] | None = None
     on_damage: Callable[[Damage], object] | None = None
@@ -70,19 +70,19 @@ class StreamSettings:
 
 @dataclass(slots=True)
 class Membership:
-    """What the broker and the member know of one another."""
+    """The state of the member as this client and the broker know it."""
 
     requests: MemberRequests
     settings: StreamSettings
     epoch: int = 0
     heartbeat_ms: int = 5_000
     owned: Partitions = NOTHING
-    positions: dict[TopicPartition, int] = field(default_factory=dict)  # behind what was handed out
+    positions: dict[TopicPartition, int] = field(default_factory=dict)  # after what was returned
     is_joined: bool = False
-    _target: Partitions | None = None  # an assignment that has not been acted upon
+    _target: Partitions | None = None  # an assignment not applied yet
 
     def join(self) -> Steps[None]:
-        """Enter the group, or enter it again."""
+        """Join the group, or join it again."""
         self.is_joined = False
         yield from self._lose_everything()
         told: Told = yield self.requests.join(
@@ -93,7 +93,7 @@ class Membership:
         yield from self._follow()
 
     def poll(self, *, limit: int, wait_ms: int) -> Steps[Sequence[Message]]:
-        """Read on. A member that was thrown out, or lost an answer, joins again first."""
+        """Fetch more messages. A member that was evicted, or lost a response, joins again first."""
         for joins_left in reversed(range(_JOINS_MAX)):
             try:
                 return (yield from self._poll_once(limit=limit, wait_ms=wait_ms))
@@ -102,7 +102,7 @@ class Membership:
                 if not joins_left:
                     raise
             except BaseException:
-                # The broker takes the messages for handed out, and the caller has not got them.
+                # For the broker these messages were delivered, but the caller has not got them.
                 self.is_joined = False
                 raise
         raise AssertionError("the last round returns or raises")
@@ -126,7 +126,7 @@ class Membership:
         return polled.messages
 
     def heartbeat(self) -> Steps[None]:
-        """Tell that the member lives; what it is told in turn waits for the next poll."""
+        """Send a heartbeat; the assignment it returns is applied by the next poll."""
         if not self.is_joined:
             return
         try:
@@ -135,7 +135,7 @@ class Membership:
             self.is_joined = False
 
     def commit(self, messages: Iterable[Message] | None = None) -> Steps[None]:
-        """Commit the places behind these messages, or behind all that were handed out."""
+        """Commit the offsets after these messages, or after all that were returned."""
         offsets = dict(self.positions)
         if messages is not None:
             offsets = {}
@@ -148,13 +148,13 @@ class Membership:
                 raise error
 
     def leave(self, *, restarts: bool = False) -> Steps[None]:
-        """Give everything back at once instead of letting the session run out."""
+        """Leave at once, instead of letting the session expire."""
         if self.is_joined:
             self.is_joined = False
             try:
                 yield self.requests.leave(restarts=restarts)
             except _FENCED:
-                pass  # the group has gone on without us, which is what leaving is for
+                pass  # the group already continues without this member
 
     def _note(self, told: Told) -> None:
         self.epoch, self.heartbeat_ms = told.member_epoch, told.heartbeat_ms
@@ -167,7 +167,7 @@ class Membership:
             self._target = polled.assignment
 
     def _follow(self) -> Steps[None]:
-        """Act upon the last assignment: stop reading what goes, tell so, then take what comes."""
+        """Apply the last assignment: release revoked partitions, report that, then add new ones."""
         while self._target is not None:
             target, self._target = self._target, None
             revoked, added = self.owned - target, target - self.owned
@@ -191,7 +191,7 @@ class Membership:
             yield Tell(self.settings.on_rebalance, Rebalance(revoked=lost, lost=True))
 
     def _report(self, polled: Polled) -> Steps[None]:
-        """Tell what could not be read; a group that stood still there would help nobody."""
+        """Report records that could not be read; the group continues after them."""
         yield from self._follow()
         for reset in polled.resets:
             yield Tell(self.settings.on_reset or _log_reset, reset)

@@ -1,11 +1,11 @@
-"""Members of a stream group, with their heartbeats.
+"""Members of a stream group, with heartbeats.
 
     with client.stream_consumer("orders", group="totals") as consumer:
         for message in consumer:
             ...
 
-A message is committed when the next one is asked for, or by `commit` if `auto_commit` is off. A
-heartbeat goes out in the background while the caller works on what a poll brought.
+A message is committed when the next one is requested, or by `commit` if `auto_commit` is off.
+Heartbeats are sent in the background while the caller processes the messages of a poll.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAIT_SECONDS = 20.0
 
 
 class Contact:
-    """When the member last spoke to the broker, and when its user last asked for messages."""
+    """The times of the last request to the broker and of the user's last poll."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
@@ -44,40 +44,40 @@ class Contact:
             self._polled_at = self._spoken_at
 
     def heartbeat_due_seconds(self) -> float:
-        """How long until a heartbeat is due."""
+        """Seconds until the next heartbeat is due."""
         interval = self._membership.heartbeat_ms / 1000
         return max(0.0, self._spoken_at + interval - time.monotonic())
 
     @property
     def is_stuck(self) -> bool:
-        """The user has not polled for so long that others shall have the partitions."""
+        """Whether the user has not polled for so long that others should get the partitions."""
         silent_ms = (time.monotonic() - self._polled_at) * 1000
         return silent_ms > self._membership.settings.poll_ms_max
 
 
 class StreamConsumer:
-    """One member. Polls belong to one thread; the heartbeat has its own."""
+    """One member. One thread polls; heartbeats have their own thread."""
 
     def __init__(self, transport: Transport, membership: Membership) -> None:
         self._transport = transport
         self._membership = membership
         self._contact = Contact(membership)
-        self._lock = threading.RLock()  # requests of a member follow one another
+        self._lock = threading.RLock()  # requests of one member are sequential
         self._closing = threading.Event()
         self._heart: threading.Thread | None = None
 
     @property
     def membership(self) -> Membership:
-        """Who this member is in its group; a transaction commits offsets in its name."""
+        """The membership of this member; a transaction commits offsets in its name."""
         return self._membership
 
     @property
     def assignment(self) -> Partitions:
-        """The partitions that this member reads now."""
+        """The partitions assigned to this member."""
         return self._membership.owned
 
     def poll(self, *, limit: int | None = None, wait: Duration = WAIT_SECONDS) -> Sequence[Message]:
-        """The next messages; none when there were none for so long."""
+        """Return the next messages; none if none arrived within the wait."""
         settings = self._membership.settings
         until = time.monotonic() + duration_ms(wait) / 1000
         while True:
@@ -85,7 +85,7 @@ class StreamConsumer:
             messages = self._take(
                 self._membership.poll(limit=limit or settings.limit, wait_ms=left_ms), is_poll=True
             )
-            # The broker waits for one heartbeat interval at most.
+            # The broker waits for at most one heartbeat interval.
             if messages or time.monotonic() >= until or self._closing.is_set():
                 return messages
 
@@ -94,11 +94,11 @@ class StreamConsumer:
             yield from self.poll()
 
     def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
-        """Go on behind these messages after a restart; without any, behind all handed out."""
+        """Commit the offsets after these messages; without any, after all that were returned."""
         self._take(self._membership.commit(_several(messages)))
 
     def close(self) -> None:
-        """Commit what was handed out, if that is automatic, and leave."""
+        """Commit what was returned, if that is automatic, and leave."""
         self._leave(has_finished=True)
 
     def __enter__(self) -> Self:
@@ -113,7 +113,7 @@ class StreamConsumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # What was being worked on when an error came is delivered again, to whoever is next.
+        # After an error, messages in progress are not committed, and are delivered again.
         self._leave(has_finished=error is None)
 
     def _leave(self, *, has_finished: bool) -> None:
@@ -129,12 +129,12 @@ class StreamConsumer:
 
     def _beat(self) -> None:
         while not self._closing.wait(self._contact.heartbeat_due_seconds()):
-            # A poll under way is a heartbeat too; it holds the lock, and moves the due time.
+            # A poll in progress counts as a heartbeat; it holds the lock, and moves the due time.
             with self._lock:
                 if self._contact.heartbeat_due_seconds() > 0:
                     continue
                 if not self._contact.is_stuck:
-                    with contextlib.suppress(GoQueueError):  # the next poll meets it again
+                    with contextlib.suppress(GoQueueError):  # the next poll gets the same error
                         self._take(self._membership.heartbeat())
                 self._contact.spoken(is_poll=False)
 
@@ -146,7 +146,7 @@ class StreamConsumer:
 
 
 class AsyncStreamConsumer:
-    """One member, for the coroutines of one event loop; polls follow one another."""
+    """One member, for the coroutines of one event loop; polls are sequential."""
 
     def __init__(self, transport: AsyncTransport, membership: Membership) -> None:
         self._transport = transport
@@ -158,18 +158,18 @@ class AsyncStreamConsumer:
 
     @property
     def membership(self) -> Membership:
-        """Who this member is in its group; a transaction commits offsets in its name."""
+        """The membership of this member; a transaction commits offsets in its name."""
         return self._membership
 
     @property
     def assignment(self) -> Partitions:
-        """The partitions that this member reads now."""
+        """The partitions assigned to this member."""
         return self._membership.owned
 
     async def poll(
         self, *, limit: int | None = None, wait: Duration = WAIT_SECONDS
     ) -> Sequence[Message]:
-        """The next messages; none when there were none for so long."""
+        """Return the next messages; none if none arrived within the wait."""
         settings = self._membership.settings
         until = time.monotonic() + duration_ms(wait) / 1000
         while True:
@@ -186,12 +186,12 @@ class AsyncStreamConsumer:
                 yield message
 
     async def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
-        """Go on behind these messages after a restart; without any, behind all handed out."""
-        # Not under the lock: `on_rebalance` may commit while a poll is under way.
+        """Commit the offsets after these messages; without any, after all that were returned."""
+        # Not under the lock: `on_rebalance` may commit during a poll.
         await take_steps_async(self._membership.commit(_several(messages)), self._transport)
 
     async def close(self) -> None:
-        """Commit what was handed out, if that is automatic, and leave."""
+        """Commit what was returned, if that is automatic, and leave."""
         await self._leave(has_finished=True)
 
     async def __aenter__(self) -> Self:
@@ -226,7 +226,7 @@ class AsyncStreamConsumer:
                 if self._contact.heartbeat_due_seconds() > 0:
                     continue
                 if not self._contact.is_stuck:
-                    with contextlib.suppress(GoQueueError):  # the next poll meets it again
+                    with contextlib.suppress(GoQueueError):  # the next poll gets the same error
                         await take_steps_async(self._membership.heartbeat(), self._transport)
                 self._contact.spoken(is_poll=False)
 

@@ -1,8 +1,7 @@
 """The messages that a queue consumer holds: waiting, being handled, and to be settled.
 
-It decides how many more to ask for, which leases to extend and what to tell the broker, and leaves
-threads, tasks and requests to `consumer` and `async_consumer`. Times are milliseconds of any clock
-that does not go back.
+It decides how many more to request, which leases to extend and what to settle; threads, tasks and
+requests are in `consumer` and `async_consumer`. Times are milliseconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from goqueue.client.http.moments import Duration, duration_ms
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.wire.http.fields import MESSAGES_MAX
 
-UNSETTLED_MAX = 1000  # then nothing more is received until the broker has taken some
-_EXTENSIONS_PER_LEASE = 3  # so that one may fail and the next is still in time
+UNSETTLED_MAX = 1000  # back-pressure: receive no more until the broker has accepted some
+_EXTENSIONS_PER_LEASE = 3  # so that the next is still in time if one fails
 
 
 class Retry(Exception):
-    """Raised by a handler: deliver this message again, after so many seconds.
+    """Raised by a handler: deliver this message again, after a number of seconds.
 
-    Without a time the backoff of the group applies, as for any other exception.
+    Without a delay the backoff of the group applies, as for any other exception.
     """
 
     def __init__(self, reason: str = "", *, after: Duration | None = None) -> None:
@@ -33,7 +32,7 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raised by a handler: this message can never be handled; put it among the dead letters."""
+    """Raised by a handler: this message can never be handled; dead-letter it."""
 
     def __init__(self, reason: str = "rejected") -> None:
         self.reason = reason or "rejected"
@@ -48,7 +47,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What shall become of a message."""
+    """How a message is settled."""
 
     verdict: Verdict
     delay_ms: int | None = None
@@ -60,7 +59,7 @@ GIVE_BACK = Decision(Verdict.NACK, delay_ms=0)
 
 
 def decision_on(error: BaseException | None) -> Decision:
-    """What follows from how a handler ended."""
+    """The decision that follows from the outcome of a handler."""
     if error is None:
         return ACK
     if isinstance(error, Reject):
@@ -70,7 +69,7 @@ def decision_on(error: BaseException | None) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Messages of which the broker is told the same."""
+    """Messages to settle in the same way."""
 
     decision: Decision
     receipts: Sequence[str]
@@ -78,14 +77,15 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """How much a consumer does at a time, and how patient it is."""
+    """Concurrency, leases and timeouts of a consumer."""
 
     concurrency: int = 8
-    prefetch: int | None = None  # received ahead of the handlers; by default one for each of them
-    visibility_ms: int = 30_000  # each lease, and each extension
-    # A stop waits for the receive that is under way, so this is also how long an idle stop takes.
+    prefetch: int | None = None  # received ahead of the handlers; by default one per handler
+    visibility_ms: int = 30_000  # of a lease and of each extension
+    # A stop waits for the receive in progress, so this bounds how long stopping an idle consumer
+    # takes.
     wait_ms: int = 2_000
-    shutdown_ms: int = 30_000  # for handlers that run when the consumer is stopped
+    shutdown_ms: int = 30_000  # for handlers that still run when the consumer stops
 
     def __post_init__(self) -> None:
         if not 1 <= self.concurrency <= MESSAGES_MAX:
@@ -103,22 +103,22 @@ class ConsumerSettings:
 
 @dataclass(slots=True)
 class Tally:
-    """What a consumer has done so far, in messages."""
+    """Counts of messages."""
 
     received: int = 0
     acked: int = 0
     nacked: int = 0
     rejected: int = 0
     given_back: int = 0  # received but not begun when the consumer stopped
-    stale: int = 0  # settled too late, or lost while they waited; others have them
-    unsettled: int = 0  # handled, but the broker could not be told: they come again
-    abandoned: int = 0  # still running when the time for a stop was over
+    stale: int = 0  # settled too late, or expired while waiting; others have them
+    unsettled: int = 0  # handled, but not settled at the broker: they are delivered again
+    abandoned: int = 0  # still running when the shutdown timeout passed
 
 
 @dataclass(slots=True)
 class Held:
     message: ReceivedMessage
-    until_ms: float  # when the lease ends unless it is extended
+    until_ms: float  # when the lease expires unless extended
     extend_at_ms: float
 
 
@@ -129,18 +129,18 @@ class Workload:
     is_stopping: bool = False
     waiting: deque[str] = field(default_factory=deque)
     running: set[str] = field(default_factory=set)
-    _held: dict[str, Held] = field(default_factory=dict)  # both, by receipt
+    _held: dict[str, Held] = field(default_factory=dict)  # both kinds, by receipt
     _decided: dict[Decision, list[str]] = field(default_factory=dict)
     _settling: int = 0
 
     # Receiving and handling
 
     def room(self) -> int:
-        """How many messages to ask for now."""
+        """How many messages to request now."""
         if self.is_stopping or self._undone() >= UNSETTLED_MAX:
             return 0
         room = min(MESSAGES_MAX, self.settings.held_max - len(self._held))
-        # While handlers have something to begin with, a larger receive later costs less.
+        # While handlers have messages to begin, one larger receive later is cheaper.
         return 0 if self.waiting and room * 2 < self.settings.held_max else room
 
     def received(self, messages: Iterable[ReceivedMessage], now_ms: float) -> None:
@@ -154,7 +154,7 @@ class Workload:
                 self.waiting.append(message.receipt)
 
     def begin(self, now_ms: float) -> ReceivedMessage | None:
-        """The next message to handle. One whose lease has run out is somebody else's by now."""
+        """The next message to handle. Those with an expired lease belong to other consumers now."""
         if len(self.running) >= self.settings.concurrency:
             return None
         while self.waiting:
@@ -168,7 +168,7 @@ class Workload:
         return None
 
     def ended(self, message: ReceivedMessage, decision: Decision) -> None:
-        """A handler is done with a message."""
+        """Record the outcome of a handler."""
         if message.receipt in self.running:
             self.running.discard(message.receipt)
             self._decide(message.receipt, decision)
@@ -180,7 +180,7 @@ class Workload:
             self._give_back(self.waiting.popleft())
 
     def abandon(self) -> list[ReceivedMessage]:
-        """Handlers that do not end are left alone; their leases run out."""
+        """Stop waiting for running handlers; their leases expire."""
         left = [self._held.pop(receipt).message for receipt in self.running]
         self.running.clear()
         self.tally.abandoned += len(left)
@@ -195,17 +195,17 @@ class Workload:
     def extended(
         self, receipts: Sequence[str], errors: Sequence[GoQueueError | None], now_ms: float
     ) -> list[ReceivedMessage]:
-        """Note which leases go on; the messages of which that is no longer possible."""
+        """Record which leases were extended; return the messages that were lost."""
         lost = []
         for receipt, error in zip(receipts, errors, strict=True):
             if receipt not in self._held:
-                continue  # settled meanwhile
+                continue  # settled in the meantime
             if error is None:
                 self._lease(receipt, now_ms)
                 continue
             lost.append(self._held[receipt].message)
             if receipt in self.running:
-                # The handler cannot be told; its ack will be refused as stale.
+                # The handler cannot be interrupted; its ack will be refused as stale.
                 self._held[receipt].extend_at_ms = float("inf")
             else:
                 self.waiting.remove(receipt)
@@ -214,7 +214,7 @@ class Workload:
         return lost
 
     def not_extended(self, receipts: Sequence[str], now_ms: float) -> None:
-        """The broker could not be asked; try again soon."""
+        """The request failed; retry soon."""
         for receipt in receipts:
             if receipt in self._held:
                 self._held[receipt].extend_at_ms = now_ms + self._extend_after_ms() / 4
@@ -230,11 +230,11 @@ class Workload:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the broker knows all that was decided."""
+        """Whether the broker has accepted all decisions."""
         return not self._decided and not self._settling
 
     def take_settlement(self) -> Settlement | None:
-        """Messages to tell the broker about in one request."""
+        """Messages to settle in one request."""
         for decision, receipts in self._decided.items():
             batch, rest = receipts[:MESSAGES_MAX], receipts[MESSAGES_MAX:]
             if rest:
@@ -246,7 +246,7 @@ class Workload:
         return None
 
     def settled(self, settlement: Settlement, errors: Sequence[GoQueueError | None] | None) -> int:
-        """The broker has answered, or could not be told (None); how many came too late."""
+        """Record the response, or a failure (None); return how many came too late."""
         self._settling -= len(settlement.receipts)
         if errors is None:
             self.tally.unsettled += len(settlement.receipts)
