@@ -106,7 +106,7 @@ class AsyncConsumer:
         return self._workload.tally
 
     def _helper_ended(self, task: asyncio.Task[None]) -> None:
-        """Stop the consumer if one of its internal tasks fails, instead of continuing without it."""
+        """Stop the consumer if an internal task fails, instead of continuing without it."""
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             self._failure = self._failure or error

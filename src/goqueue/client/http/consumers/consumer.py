@@ -122,7 +122,7 @@ class Consumer:
         yield "goqueue-extend", self._extend_all
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """Stop the consumer if one of its internal threads fails, instead of continuing without it."""
+        """Stop the consumer if an internal thread fails, instead of continuing without it."""
         try:
             work()
         except Exception as error:

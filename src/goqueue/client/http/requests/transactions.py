@@ -113,7 +113,7 @@ class InTransaction:
         member_id: str | None = None,
         member_epoch: int | None = None,
     ) -> Request[dict[TopicPartition, GoQueueError]]:
-        """Commit offsets of a stream group; return the partitions that were refused, with errors."""
+        """Commit offsets of a stream group; return the error of each refused partition."""
         body = bodies.CommitOffsets(
             group=group,
             offsets=[
