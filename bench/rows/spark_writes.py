@@ -135,7 +135,7 @@ def _loop(rows: Rows, topic: Topic) -> None:
     import pyarrow.dataset
 
     from goqueue.client import LogClient
-    from goqueue.spark.row_batches import RowWriter
+    from goqueue.spark.sink.row_batches import RowWriter
 
     files = pyarrow.dataset.dataset(rows.parquet, format="parquet")
     with LogClient(rows.server.bootstrap) as client, client.producer() as producer:

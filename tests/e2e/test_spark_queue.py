@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from goqueue.client import LogClient
 from goqueue.client.http import Client, QueueStats
-from goqueue.spark.queue_offsets import read_queue_offset
+from goqueue.spark.queues.offsets import read_queue_offset
 from tests.e2e.conftest import NewTopic, checksum, checksums, write
 from tests.e2e.queue_driver import GROUP as KILLED_GROUP
 from tests.e2e.queue_driver import HELD_EPOCH, HOLD_FILE

@@ -10,6 +10,7 @@ import heapq
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from goqueue.config import GroupSettings
@@ -32,13 +33,13 @@ from goqueue.groups import (
     Sync,
     assign_sticky,
 )
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.assignment.partitions import NO_PARTITIONS
+from goqueue.groups.classic.embedded_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from goqueue.groups.partitions import NO_PARTITIONS
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -197,7 +198,7 @@ class World:
             witness.resolve = (  # type: ignore[method-assign]
                 lambda result: self._note_commit(partition, offset, result)
             )
-            self._receive(witness, "commit_offsets", call)
+            self._receive(witness, "offsets.commit", call)
 
         self.after(self._latency_ms(), receive)
 
@@ -211,7 +212,7 @@ class World:
             return
         self._waiting.add(request)
         try:
-            handle = getattr(self.coordinator, method)
+            handle = attrgetter(method)(self.coordinator)
             self._perform(handle(call, token=request, now_ms=self.now_ms))
         except GoQueueError as error:
             self._waiting.discard(request)
@@ -254,7 +255,7 @@ class World:
                     )
                     owners[partition] = client
         assert self.coordinator is not None
-        committed = self.coordinator.fetch_offsets(GROUP)
+        committed = self.coordinator.offsets.fetch(GROUP)
         for (topic, number), offset in self.acked.items():
             assert committed[topic][number].offset >= offset, "an acknowledged commit was lost"
 

@@ -1,5 +1,7 @@
 """The `goqueue` command.
 
-Each command is a module that is imported when it is called, so that `serve` does not load the
-libraries that draw tables. All commands except `serve` use only the public client.
+`main` selects the command. `commands` has one module or package per command, imported when it is
+called, so that `serve` does not load the libraries that draw tables. The modules beside it are what
+commands share: the broker they act on, output, and the syntax of times and positions. All commands
+except `serve` manage a broker only through the public client.
 """

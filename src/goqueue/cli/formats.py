@@ -1,4 +1,4 @@
-"""How `goqueue consume` prints a message."""
+"""How commands print messages: as text, JSON, raw bytes, by a template, or as rows of a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 from goqueue.cli.moments import show_time
 from goqueue.client import ReadRecord
+from goqueue.client.http import Message
 from goqueue.model.errors import InvalidRequest
+
+_TEXT_SHOWN = 60  # characters of a key or a value in a table
 
 Render = Callable[[ReadRecord], bytes]
 
@@ -62,6 +65,39 @@ def as_field(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def message_row(message: Message) -> dict[str, object]:
+    """A message for a table, with long texts cut."""
+    return {
+        "id": message.id,
+        "time": show_time(message.timestamp_ms),
+        "key": shorten(message.key),
+        "value": shorten(message.value),
+    }
+
+
+def message_tree(message: Message) -> dict[str, object]:
+    """A whole message for programs; bytes that are not UTF-8 are in `value_base64` and so on."""
+    return {
+        "id": message.id,
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": show_time(message.timestamp_ms),
+        "timestamp_ms": message.timestamp_ms,
+        **as_field("key", message.key),
+        **as_field("value", message.value),
+        "headers": [{"name": name, **as_field("value", one)} for name, one in message.headers],
+    }
+
+
+def shorten(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    text = data.decode("utf-8", "backslashreplace")
+    text = " ".join(text.split())
+    return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
 
 # The same letters as in the -f option of kcat.

@@ -12,22 +12,22 @@ from typer.core import TyperGroup
 from goqueue.cli.context import add_shared_options
 from goqueue.model.errors import GoQueueError, InvalidSettings
 
-# The name of each command, and the module with its `app`.
-COMMANDS = {
-    "serve": "goqueue.cli.serve",
-    "topic": "goqueue.cli.topic",
-    "produce": "goqueue.cli.produce",
-    "consume": "goqueue.cli.consume",
-    "group": "goqueue.cli.group",
-    "queue": "goqueue.cli.queue",
-    "schedule": "goqueue.cli.schedule",
-    "schema": "goqueue.cli.schema",
-    "txn": "goqueue.cli.txn",
-    "cluster": "goqueue.cli.cluster",
-    "pipeline": "goqueue.cli.pipeline",
-    "config": "goqueue.cli.settings",
-    "version": "goqueue.cli.version",
-}
+# In the order of the help. The module of each is in `goqueue.cli.commands`.
+COMMANDS = (
+    "serve",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "queue",
+    "schedule",
+    "schema",
+    "txn",
+    "cluster",
+    "pipeline",
+    "config",
+    "version",
+)
 # These commands do not connect to a broker, so they do not take its options.
 WITHOUT_SHARED_OPTIONS = {"serve", "version"}
 
@@ -44,7 +44,7 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
+        command = typer.main.get_command(import_module(f"goqueue.cli.commands.{cmd_name}").app)
         command.name = cmd_name
         # Shell completion is installed once for `goqueue`, not per command.
         command.params = [param for param in command.params if not _is_completion(param)]
@@ -58,7 +58,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=F
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        from goqueue.cli.version import show_version
+        from goqueue.cli.commands.version import show_version
 
         show_version()
         raise typer.Exit

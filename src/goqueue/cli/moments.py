@@ -76,3 +76,16 @@ def _rfc3339_ms(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def read_offsets(texts: list[str], what: str) -> list[tuple[int, int]]:
+    """Pairs such as `0:42`, a partition and an offset."""
+    offsets = []
+    for text in texts:
+        number, colon, offset = text.partition(":")
+        if not (colon and number.isdecimal() and offset.isdecimal()):
+            raise InvalidRequest(
+                f"{what} {text} is not valid; write PARTITION:OFFSET, such as 0:42."
+            )
+        offsets.append((int(number), int(offset)))
+    return offsets

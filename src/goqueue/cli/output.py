@@ -1,13 +1,15 @@
-"""Prints rows as a table for people, or as JSON or YAML for programs."""
+"""Prints rows as a table for people, or as JSON or YAML for programs; shows progress bars."""
 
 from __future__ import annotations
 
 import enum
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 Row = Mapping[str, object]
+Tick = Callable[[int], object]
 
 
 class OutputForm(enum.StrEnum):
@@ -37,6 +39,21 @@ def show_size(count: int) -> str:
             return f"{size:.0f} {suffix}" if suffix == "B" else f"{size:.1f} {suffix}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Tick]:
+    """Show a bar on standard error, or nothing if that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def render_rows(rows: Sequence[Row], form: OutputForm, *, width: int | None) -> str:

@@ -1,7 +1,7 @@
 """A small synchronous client of a Kafka listener, for the command line and for Spark tasks.
 
 It manages topics, groups and settings, writes records, and reads partitions from given offsets. It
-refuses to join groups and to hide threads: every object belongs to one thread and does its work in
+does not join groups and starts no threads: every object belongs to one thread and works only inside
 the calls made to it.
 
     from goqueue.client import LogClient, Position
@@ -14,8 +14,8 @@ the calls made to it.
         for record in reader.records():
             print(record.offset, record.value)
 
-The front door is called `LogClient` because it speaks of logs, offsets and partitions; a plain
-`Client` is left to the API that speaks of messages.
+The main class is called `LogClient` because its concepts are logs, offsets and partitions; the name
+`Client` belongs to the HTTP API, whose concepts are messages and queues.
 """
 
 from goqueue.client.addresses import Address, read_addresses

@@ -1,7 +1,7 @@
-"""Which batches of a fetch belong to aborted transactions.
+"""Detects the batches of a fetch response that belong to aborted transactions.
 
-A broker sends them all and names the transactions that were aborted: from which offset on, by
-which producer. Each ends at that producer's abort marker.
+The broker sends all batches, and lists the aborted transactions by producer id and first offset.
+Each ends at that producer's abort marker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from goqueue.model.batch import BatchHeader, decode_batch
 from goqueue.model.compression import Buffer
 
-_MARKER: Final = Struct(">hh")  # version, and what happened
+_MARKER: Final = Struct(">hh")  # version, kind of marker
 _ABORT: Final = 0
 
 
@@ -24,14 +24,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedTransactions:
-    """Follows the batches of one answer, in order."""
+    """Follows the batches of one response, in order."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(transactions)
         self._open: set[int] = set()
 
     def covers(self, header: BatchHeader, data: Buffer) -> bool:
-        """Whether this batch, the next one, was undone."""
+        """Whether the next batch, this one, belongs to an aborted transaction."""
         while self._coming and self._coming[0].first_offset <= header.last_offset:
             self._open.add(heapq.heappop(self._coming).producer_id)
         if header.is_control:

@@ -1,4 +1,4 @@
-"""Where brokers are: `HOST:PORT`, several separated by commas."""
+"""Addresses of brokers: `HOST:PORT`, several separated by commas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Address(NamedTuple):
 
 
 def read_addresses(text: str) -> list[Address]:
-    """The addresses in `text`, in the order given; a missing port is Kafka's usual one."""
+    """Parse the addresses in `text`, in the order given; the default port is Kafka's."""
     addresses = [_read_address(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:
         raise InvalidRequest("No broker address is given; write HOST:PORT.")

@@ -1,7 +1,7 @@
-"""The bytes in which classic consumers tell each other what they want to read, and who reads what.
+"""The embedded protocol of classic consumers: their subscriptions and assignments as bytes.
 
-To brokers they are opaque; clients agree on them: a version, topics, in an assignment with their
-partitions, and bytes of the assignor's own.
+Brokers do not interpret these bytes. They contain a version, topics (in an assignment with their
+partitions), and data of the client's assignor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOPIC_BYTES_MIN: Final = 6  # an empty name and no partitions
 
 
 def read_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions in an assignment; one nobody has filled in yet has none."""
+    """The partitions of an assignment; empty bytes contain none."""
     if not data:
         return []
     try:
@@ -36,7 +36,7 @@ def read_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def read_subscription(data: bytes) -> tuple[str, ...]:
-    """The topics in a member's metadata; none where it is not laid out as consumers do."""
+    """The topics of a member's subscription; none if the bytes have another format."""
     try:
         topics, _ = read_array(data, _VERSION.size, _NAME_BYTES_MIN, read_string)
     except READ_ERRORS:

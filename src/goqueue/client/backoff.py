@@ -1,4 +1,4 @@
-"""How long to wait before trying again: longer each time, and never in step with others."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DOUBLINGS_MAX = 30
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits that double from `ms_min` to `ms_max`, each shortened by up to a half at random."""
+    """Waits that double from `ms_min` to `ms_max`, each reduced at random by up to a half."""
 
     ms_min: int
     ms_max: int

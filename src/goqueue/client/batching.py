@@ -1,4 +1,4 @@
-"""Records on their way into batches: when a batch is full, due, numbered, stored or given up."""
+"""Collects records into batches: when a batch is full or due, and its sequence numbers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from goqueue.model.names import TopicPartition
 from goqueue.model.packing import PackedRecords
 
 UNKNOWN_OFFSET = -1
-# What a record adds to its key, value and headers at most: lengths and deltas.
+# Upper bound of what a record adds to its key, value and headers: lengths and deltas.
 _RECORD_OVERHEAD_BYTES = 24
 
 
 @dataclass(slots=True)
 class Lane:
-    """Under which name a producer writes to one partition, and the number of its next record."""
+    """A producer's identity in one partition, and the sequence number of its next record."""
 
     producer_id: int = NO_PRODUCER
     producer_epoch: int = NO_EPOCH
@@ -35,7 +35,7 @@ class Lane:
     is_transactional: bool = False
 
     def take(self, count: int) -> int:
-        """Number `count` records; return the first number."""
+        """Reserve sequence numbers for `count` records; return the first."""
         first = self.sequence_next
         self.sequence_next = add_sequence(first, count)
         return first
@@ -43,23 +43,23 @@ class Lane:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition that are sent together, and what became of them."""
+    """Records of one partition that are sent together, and their outcome."""
 
     partition: TopicPartition
     opened_at: float
     records: list[Record] = field(default_factory=list)
-    packed: PackedRecords | None = None  # instead of `records`, what somebody has encoded
+    packed: PackedRecords | None = None  # records encoded by the caller, instead of `records`
     size: int = 0
     encoded: bytearray | None = None
-    is_uncertain: bool = False  # it was sent and never answered: it may be stored
-    is_renamed: bool = False  # it came first when the broker lost track of its producer
+    is_uncertain: bool = False  # it was sent and got no response: it may be stored
+    is_renamed: bool = False  # it was the first batch when the broker lost the producer's state
     is_done: bool = False
     base_offset: int = UNKNOWN_OFFSET
     append_time_ms: int = NO_TIMESTAMP
     error: GoQueueError | None = None
 
     def add(self, record: Record) -> int:
-        """Append a record and return its place in the batch."""
+        """Append a record and return its index in the batch."""
         self.records.append(record)
         self.size += record_size(record)
         return len(self.records) - 1
@@ -69,7 +69,7 @@ class Batch:
         return len(self.records) if self.packed is None else self.packed.count
 
     def encode(self, settings: ProducerSettings, lane: Lane | None) -> bytearray:
-        """The bytes to send: numbered the first time, and the same ever after."""
+        """The bytes to send. Sequence numbers are assigned at the first call and then stay."""
         if self.encoded is None:
             first = lane.take(self.count) if lane else NO_SEQUENCE
             encode = self.packed.encode if self.packed else partial(encode_batch, self.records)
@@ -83,7 +83,7 @@ class Batch:
         return self.encoded
 
     def rename(self) -> None:
-        """Be numbered again at the next attempt."""
+        """Assign a new identity and new sequence numbers at the next attempt."""
         self.encoded = None
 
     def store(self, base_offset: int, append_time_ms: int) -> None:
@@ -99,7 +99,7 @@ class Batch:
 
 
 class Accumulator:
-    """The open batches, oldest first. It knows no network and no clock."""
+    """The open batches, oldest first. It has no network and no clock."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._settings = settings
@@ -108,7 +108,7 @@ class Accumulator:
     def add(
         self, partition: TopicPartition, record: Record, *, now: float
     ) -> tuple[Batch, int, list[Batch]]:
-        """Put a record into a batch. Return both, and the batches that have to go now."""
+        """Add a record to a batch. Return its batch, its index, and the batches to send now."""
         closed = []
         batch = self._open.get(partition)
         if batch is not None and batch.size + record_size(record) > self._settings.batch_bytes_max:
@@ -124,7 +124,7 @@ class Accumulator:
     def add_all(
         self, partition: TopicPartition, records: Sequence[Record], *, now: float
     ) -> list[Batch]:
-        """Put many records of a partition into batches. Return those that have to go now."""
+        """Add many records of one partition to batches. Return the batches to send now."""
         closed = []
         bytes_max, records_max = self._settings.batch_bytes_max, self._settings.batch_records_max
         batch = self._open.get(partition)
@@ -149,9 +149,9 @@ class Accumulator:
         return [] if batch is None else [batch]
 
     def take_due(self, *, now: float) -> list[Batch]:
-        """Close the batches that have lingered long enough."""
+        """Close the batches whose linger time has passed."""
         due = []
-        # The oldest come first, so the search ends at the first young one.
+        # The oldest come first, so the search ends at the first that is not due.
         while self._open:
             oldest = next(iter(self._open.values()))
             if (now - oldest.opened_at) * 1000 < self._settings.linger_ms:
@@ -173,7 +173,7 @@ class Accumulator:
 
 
 def record_size(record: Record) -> int:
-    """About the bytes a record takes before compression; never too few."""
+    """Estimate the bytes of a record before compression; never too low."""
     headers = sum(
         len(name) * 4 + len(content or b"") + _RECORD_OVERHEAD_BYTES
         for name, content in record.headers
@@ -182,7 +182,7 @@ def record_size(record: Record) -> int:
 
 
 def by_partition(batches: Iterable[Batch]) -> dict[TopicPartition, list[Batch]]:
-    """Batches of each partition, in the order given."""
+    """The batches of each partition, in the given order."""
     found: dict[TopicPartition, list[Batch]] = {}
     for batch in batches:
         found.setdefault(batch.partition, []).append(batch)

@@ -1,25 +1,25 @@
-"""Memory for answers, which is used again once nobody looks at it.
+"""Receive buffers that are used again when no view of them is left.
 
-New memory for an answer of some megabytes costs half as much as receiving it: the system hands it
-out page by page, and Python clears it while its other threads wait.
+Allocating memory for a response of several megabytes costs half as much as receiving it: the kernel
+maps it page by page, and Python clears it while holding the GIL.
 """
 
 from __future__ import annotations
 
-BYTES_MIN = 64 << 10  # smaller ones are cheap to get anew
-BYTES_MAX = 16 << 20  # larger ones are not kept
-_STEP_BYTES = 1 << 20  # sizes are rounded up, so that an answer that is a little larger fits too
+BYTES_MIN = 64 << 10  # allocating less than this is cheap
+BYTES_MAX = 16 << 20  # larger buffers are not kept
+_STEP_BYTES = 1 << 20  # sizes are rounded up, so that a slightly larger response fits too
 
 
 class ReceiveBuffers:
-    """Keeps up to so many buffers for one thread; others may read what they hold."""
+    """Keeps up to a number of buffers for one thread; other threads may read from them."""
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
         self._kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """So many bytes to be written to, which are nobody else's while a view of them lives."""
+        """Return a writable view of `size` bytes, not shared while a view of it exists."""
         if not self._kept_max or not BYTES_MIN <= size <= BYTES_MAX:
             return memoryview(bytearray(size))
         free = [place for place, buffer in enumerate(self._kept) if _is_free(buffer)]
@@ -35,7 +35,7 @@ class ReceiveBuffers:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether no view of a buffer is left, since only then it may change its length."""
+    """Whether no view of a buffer is left: a bytearray with views cannot be resized."""
     try:
         buffer.pop()
     except BufferError:

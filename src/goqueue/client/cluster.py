@@ -1,7 +1,7 @@
-"""Who leads what: brokers, topics and coordinators as last heard, and the art of asking again.
+"""Cluster metadata (brokers, topics, coordinators), and calls that retry on stale metadata.
 
-A `Cluster` belongs to one thread. It opens connections when they are needed, keeps them, and
-forgets what it knows whenever an answer shows that it is out of date.
+A `Cluster` belongs to one thread. It opens connections on demand, keeps them, and discards its
+metadata whenever a response shows that it is stale.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ T = TypeVar("T")
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 NO_NODE = -1
-# Waiting does not make a missing topic appear, except right after it was created.
+# Waiting does not create a missing topic, except right after its creation was requested.
 MISSING = (UnknownTopic, UnknownPartition)
 
 
 class Link(Protocol):
-    """A connection, or what a test puts in its place."""
+    """A connection, or a replacement in tests."""
 
     is_open: bool
 
@@ -74,7 +74,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Who holds a partition."""
+    """The leader and the replicas of a partition."""
 
     index: int
     leader: int
@@ -94,7 +94,7 @@ class TopicView:
 
     @property
     def names(self) -> list[TopicPartition]:
-        """Its partitions by name."""
+        """The names of its partitions."""
         return [TopicPartition(self.name, each.index) for each in self.partitions]
 
 
@@ -132,11 +132,11 @@ class Cluster:
         self._links.clear()
 
     def forget(self) -> None:
-        """Distrust all that is known; it is asked for again when it is needed."""
+        """Discard all metadata; it is requested again when needed."""
         self._topics.clear()
         self._coordinators.clear()
 
-    # Knowing
+    # Metadata
 
     def nodes(self) -> list[Node]:
         """The brokers that are up."""
@@ -151,7 +151,7 @@ class Cluster:
         return sorted(map(_topic_view, response.topics), key=lambda topic: topic.name)
 
     def topic(self, name: str, *, is_created: bool = False) -> TopicView:
-        """One topic; `is_created` lets the broker create it, if it is set to do so."""
+        """Describe one topic; `is_created` allows the broker to create it, if so configured."""
         known = self.known_topic(name)
         if known is not None:
             return known
@@ -164,12 +164,12 @@ class Cluster:
         return view
 
     def known_topic(self, name: str) -> TopicView | None:
-        """What is known of a topic without asking."""
+        """The cached metadata of a topic, without a request."""
         known = self._topics.get(name)
         return known[1] if known is not None and self.clock() < known[0] else None
 
     def leader_of(self, partition: TopicPartition) -> Node:
-        """The broker that takes writes and reads of a partition."""
+        """The leader of a partition."""
         view = self.topic(partition.topic)
         for each in view.partitions:
             if each.index == partition.partition:
@@ -180,7 +180,7 @@ class Cluster:
         raise UnknownPartition(partition)
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[Node, dict[str, list[int]]]:
-        """Partitions as leaders want to be asked about them: by broker, then by topic."""
+        """Group partitions for requests to leaders: by broker, then by topic."""
         found: dict[Node, dict[str, list[int]]] = {}
         for each in partitions:
             topics = found.setdefault(self.leader_of(each), {})
@@ -188,7 +188,7 @@ class Cluster:
         return found
 
     def coordinator_of(self, name: str, *, key_type: int = GROUP_KEY) -> Address:
-        """The broker that keeps a group, or the transactions of a transactional id."""
+        """The coordinator of a group, or of a transactional id."""
         key = key_type, name
         if key not in self._coordinators:
             request = find_coordinator.FindCoordinatorRequest(
@@ -204,10 +204,10 @@ class Cluster:
             self._coordinators[key] = Address(found.host, found.port)
         return self._coordinators[key]
 
-    # Asking
+    # Calls
 
     def link(self, address: Address) -> Link:
-        """A connection to a broker, opened if need be."""
+        """A connection to a broker, opened if necessary."""
         link = self._links.get(address)
         if link is None or not link.is_open:
             link = self._connect(address, self.settings)
@@ -222,7 +222,7 @@ class Cluster:
         *,
         first: Iterable[Address] = (),
     ) -> Response:
-        """Ask whichever broker answers, preferring some."""
+        """Send a request to any broker that responds, the preferred ones first."""
         failure: GoQueueError | None = None
         for address in self._candidates(first):
             try:
@@ -233,7 +233,7 @@ class Cluster:
         raise failure
 
     def call_controller(self, codec: Codec[Request, Response], request: Request) -> Response:
-        """Ask the broker that changes topics; any broker passes such a request on."""
+        """Send a request to the controller; any other broker forwards such a request."""
         node = self._nodes.get(self.controller_id)
         return self.call_any(codec, request, first=[node.address] if node else [])
 
@@ -245,7 +245,7 @@ class Cluster:
         *,
         key_type: int = GROUP_KEY,
     ) -> Response:
-        """Ask the broker that keeps a group or a transactional id."""
+        """Send a request to the coordinator of a group or a transactional id."""
         return self.link(self.coordinator_of(name, key_type=key_type)).call(codec, request)
 
     def call_leaders(
@@ -255,7 +255,7 @@ class Cluster:
         *,
         extra_ms: int = 0,
     ) -> list[Response]:
-        """Ask several brokers at once, each its own question."""
+        """Send requests to several brokers concurrently."""
         sent = []
         for node, request in requests.items():
             link = self.link(node.address)
@@ -269,7 +269,7 @@ class Cluster:
         final: tuple[type[GoQueueError], ...] = MISSING,
         ms_max: int | None = None,
     ) -> T:
-        """Run `attempt` until it succeeds, fails for good, or the time for retries is over."""
+        """Run `attempt` until it succeeds, fails permanently, or the retry timeout has passed."""
         backoff = self.backoff()
         patience_ms = self.settings.retry_ms_max if ms_max is None else ms_max
         deadline = self.clock() + patience_ms / 1000
@@ -287,12 +287,12 @@ class Cluster:
         self, error: GoQueueError, final: tuple[type[GoQueueError], ...] = ()
     ) -> bool:
         """Whether the same call may succeed later."""
-        # A broker that was never there is a wrong address rather than a restart.
+        # A broker that never responded is more likely a wrong address than a restart.
         is_wrong_address = isinstance(error, Unreachable) and not self._was_reached
         return error.retryable and not isinstance(error, final) and not is_wrong_address
 
     def backoff(self) -> Backoff:
-        """Fresh waits between attempts."""
+        """A new series of waits between attempts."""
         return Backoff(self.settings.backoff_ms_min, self.settings.backoff_ms_max, self.rng)
 
     def _ask_metadata(
@@ -306,7 +306,8 @@ class Cluster:
         response = self.call_any(metadata, metadata.MetadataRequest(wanted, is_created))
         check(response.error_code)
         if not response.brokers:
-            # Whatever it says of topics then is what it does not know yet.
+            # Such a broker has not loaded its metadata, so what it reports about topics is
+            # incomplete.
             raise BrokerUnready(
                 "The broker knows no node of its cluster that runs; `goqueue cluster health --http "
                 "HOST:PORT` tells what it waits for."
@@ -320,14 +321,14 @@ class Cluster:
         return response
 
     def _candidates(self, first: Iterable[Address]) -> list[Address]:
-        """Preferred brokers, then those with a connection, then all that were ever named."""
+        """The preferred brokers, then those with a connection, then all known ones."""
         is_live = [address for address, link in self._links.items() if link.is_open]
         known = [node.address for node in self._nodes.values()]
         return list(dict.fromkeys([*first, *is_live, *known, *self.bootstrap]))
 
 
 def wait_for(cluster: Cluster, topic: str, *, partition_count: int) -> None:
-    """Wait until a topic that was just created or grown has all its leaders."""
+    """Wait until all partitions of a topic that was just created or extended have leaders."""
 
     def look() -> None:
         cluster.forget()

@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, as the brokers keep them."""
+"""Settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SET, _DELETE = 0, 1
 
 
 class ConfigOwner(enum.IntEnum):
-    """What a setting belongs to."""
+    """The kind of resource that a setting belongs to."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(enum.StrEnum):
-    """Where the value in force comes from."""
+    """The source of the value in effect."""
 
     UNKNOWN = "unknown"
     TOPIC = "topic"
@@ -39,7 +39,7 @@ _SOURCES = dict(enumerate(ConfigSource))
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting with its value in force; a secret has none."""
+    """One setting with its value in effect; the value of a secret is not returned."""
 
     name: str
     value: str | None
@@ -82,7 +82,7 @@ class Configs:
         *,
         is_only_checked: bool = False,
     ) -> None:
-        """Set values; None takes a setting back to its default."""
+        """Set values; None resets a setting to its default."""
         changes = [
             incremental_alter_configs.AlterableConfig(
                 setting, _DELETE if value is None else _SET, value

@@ -1,8 +1,8 @@
-"""One blocking connection to one broker: requests out, answers back in the same order.
+"""One blocking connection to one broker.
 
-Kafka answers the requests of a connection in the order they were sent. So several may be on their
-way at once: `send` hands out a `Pending` and `receive` waits for its answer, noting the answers
-that come before it. After an error the connection is closed and every open `Pending` fails.
+Kafka sends the responses of a connection in the order of the requests, so several requests may be
+in flight: `send` returns a `Pending`, and `receive` waits for its response and stores those that
+arrive before it. After an error the connection is closed and every open `Pending` fails.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Response_co = TypeVar("Response_co", covariant=True)
 
 _LENGTH: Final = Struct(">i")
 _ERROR_CODE: Final = Struct(">h")
-_API_VERSIONS_FIRST: Final = 3  # brokers that do not know it answer in version 0
+_API_VERSIONS_FIRST: Final = 3  # brokers that do not support it respond in version 0
 
 
 class Codec(Protocol[Request_contra, Response_co]):
-    """A module of `wire.kafka.messages`, as far as a client needs it."""
+    """The functions of a module of `wire.kafka.messages` that a client uses."""
 
     __name__: str
 
@@ -52,7 +52,7 @@ class Codec(Protocol[Request_contra, Response_co]):
 
 
 class Pending(Generic[Response]):
-    """An answer that is on its way."""
+    """A response that has not been received yet."""
 
     __slots__ = ("_frame", "_read", "correlation_id", "error", "has_come")
 
@@ -70,7 +70,7 @@ class Pending(Generic[Response]):
         self.has_come, self.error = True, error
 
     def take(self) -> Response:
-        """The answer, decoded when somebody wants it."""
+        """The response, decoded on the first call."""
         if self.error is not None:
             raise self.error
         return self._read(self._frame)
@@ -100,7 +100,7 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, settings: ClientSettings) -> Connection:
-        """Connect, and learn which versions the broker speaks."""
+        """Connect, and negotiate the versions of all APIs."""
         try:
             sock = socket.create_connection(address, settings.connect_ms_max / 1000)
         except OSError as error:
@@ -116,7 +116,7 @@ class Connection:
         return connection
 
     def negotiate(self) -> None:
-        """Ask for the versions of every API."""
+        """Request the versions that the broker supports."""
         response = self._ask_versions(_API_VERSIONS_FIRST)
         if response.error_code == UNSUPPORTED_VERSION:
             response = self._ask_versions(0)
@@ -127,22 +127,22 @@ class Connection:
         }
 
     def offers(self, codec: Codec[Any, Any]) -> bool:
-        """Whether the broker has this API at all."""
+        """Whether the broker supports this API."""
         return _api_of(codec).key in self.offered
 
     def version_of(self, codec: Codec[Any, Any]) -> int:
-        """The version that requests of this API are sent in."""
+        """The version in which requests of this API are sent."""
         api = _api_of(codec)
         return choose_version(api, self.offered.get(api.key))
 
     def call(
         self, codec: Codec[Request, Response], request: Request, *, extra_ms: int = 0
     ) -> Response:
-        """Send a request and wait for its answer; `extra_ms` is a wait the request asks for."""
+        """Send a request and wait for its response; the request allows the wait `extra_ms`."""
         return self.receive(self.send(codec, request), extra_ms=extra_ms)
 
     def send(self, codec: Codec[Request, Response], request: Request) -> Pending[Response]:
-        """Send a request; its answer is received later."""
+        """Send a request; its response is received later."""
         api, version = _api_of(codec), self.version_of(codec)
         pending = self._pend(api, version, codec.decode_response)
         self._write(api, version, codec, request)
@@ -150,12 +150,12 @@ class Connection:
         return pending
 
     def send_only(self, codec: Codec[Request, Response], request: Request) -> None:
-        """Send a request that the broker will not answer."""
+        """Send a request without a response."""
         self._correlation_id += 1
         self._write(_api_of(codec), self.version_of(codec), codec, request)
 
     def receive(self, pending: Pending[Response], *, extra_ms: int = 0) -> Response:
-        """Wait for the answer of `pending`."""
+        """Wait for the response of `pending`."""
         deadline = time.monotonic() + (self._settings.request_ms_max + extra_ms) / 1000
         while not pending.has_come:
             self._waiting[0].come(self._read_frame(deadline))
@@ -163,7 +163,7 @@ class Connection:
         return pending.take()
 
     def close(self) -> None:
-        """Close the connection; requests without an answer fail."""
+        """Close the connection; requests without a response fail."""
         self._break(ConnectionLost(f"The connection to {self.address} was closed."))
 
     def _ask_versions(self, version: int) -> api_versions.ApiVersionsResponse:
@@ -257,12 +257,12 @@ def _api_of(codec: Codec[Any, Any]) -> Api:
 def _software_version() -> str:
     try:
         return package_version("goqueue")
-    except PackageNotFoundError:  # the code was copied to where it runs, as Spark does
+    except PackageNotFoundError:  # the code was copied without its metadata, as Spark does
         return "0"
 
 
 def _decode_versions(data: Buffer, version: int, start: int) -> api_versions.ApiVersionsResponse:
-    # A broker that does not know our version says so in version 0, whatever was asked.
+    # A broker that does not support our version of this request responds in version 0.
     (error_code,) = _ERROR_CODE.unpack_from(data, start)
     if error_code == UNSUPPORTED_VERSION:
         version = 0

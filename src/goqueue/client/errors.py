@@ -1,7 +1,7 @@
-"""The one table from Kafka's error codes back to our errors.
+"""The table that maps Kafka's error codes to exceptions.
 
-A code that has a class in the model becomes that class. The others become `BrokerRefused`, or
-`BrokerUnready` where the same call may succeed later.
+A code that has a class in `model.errors` becomes that class. Other codes become `BrokerRefused`, or
+`BrokerUnready` if the same call may succeed later.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ UNSUPPORTED_VERSION = 35
 
 
 class BrokerRefused(GoQueueError):
-    """A broker's refusal that has no class of its own; the text names the error."""
+    """An error of the broker that has no class of its own; the text contains its name."""
 
     code = "broker_refused"
 
 
 class BrokerUnready(GoQueueError):
-    """A refusal that should pass by itself."""
+    """A temporary error of the broker."""
 
     code = "broker_unready"
     retryable = True
 
 
 class Unreachable(GoQueueError):
-    """No connection could be made."""
+    """No connection could be established."""
 
     code = "unreachable"
     retryable = True
 
 
 class ConnectionLost(GoQueueError):
-    """The connection broke before the answer came: the request may or may not have been done."""
+    """The connection broke before the response: the request may or may not have been executed."""
 
     code = "connection_lost"
     retryable = True
 
 
 class About(NamedTuple):
-    """What a request was about, for the text of its error."""
+    """The resource that a request was about, for the text of its error."""
 
     topic: str = ""
     partition: int = -1
@@ -69,7 +69,7 @@ Make = Callable[[str, About], GoQueueError]
 
 @dataclass(frozen=True, slots=True)
 class KafkaError:
-    """One error code: its name, our class for it, and how the class is made."""
+    """One error code: its name, its class, and how the exception is created."""
 
     number: int
     name: str
@@ -82,14 +82,14 @@ class KafkaError:
 
 
 def error_of(number: int, message: str | None = None, about: About = NOTHING) -> GoQueueError:
-    """The error for a code other than zero, in the broker's own words where it sent some."""
+    """The exception for a code other than zero, with the broker's message if it sent one."""
     row = KAFKA_ERRORS.get(number) or KafkaError(number, f"ERROR_{number}", BrokerRefused)
     text = message or _sentence(row.name, about)
     return row.make(text, about) if row.make else row.kind(text)
 
 
 def check(number: int, message: str | None = None, about: About = NOTHING) -> None:
-    """Raise the error for a code, unless it says that all is well."""
+    """Raise the exception for a code other than zero."""
     if number != NONE:
         raise error_of(number, message, about)
 
@@ -110,14 +110,14 @@ def _not_leader(_: str, about: About) -> GoQueueError:
 
 
 def _out_of_range(_: str, about: About) -> GoQueueError:
-    # The range is not in the answer; whoever knows it raises a better error of this class.
+    # The valid range is not in the response; a caller that knows it raises a better error.
     return model.OffsetOutOfRange(
         TopicPartition(about.topic, about.partition), -1, start=-1, end=-1
     )
 
 
 def _invalid_topic(_: str, about: About) -> GoQueueError:
-    # The code stands for two faults. A name that could be one is refused for what it belongs to.
+    # The code has two meanings. If the name is valid, the error is about what it belongs to.
     try:
         check_topic_name(about.topic)
     except model.InvalidTopicName as error:
@@ -126,7 +126,7 @@ def _invalid_topic(_: str, about: About) -> GoQueueError:
 
 
 def _policy_violation(text: str, about: About) -> GoQueueError:
-    # Of a partition it says that records may not be deleted; of a topic, anything at all.
+    # For a partition it means that deleting records is not allowed; for a topic, any policy.
     return model.RecordsKept(about.topic) if about.partition >= 0 else BrokerRefused(text)
 
 
@@ -141,7 +141,7 @@ def _unknown_transaction(_: str, about: About) -> GoQueueError:
     )
 
 
-# Where the model has a class, the class decides whether a retry makes sense.
+# If `model.errors` has a class, the class decides whether a retry makes sense.
 _ROWS = (
     KafkaError(-1, "UNKNOWN_SERVER_ERROR", BrokerRefused),
     KafkaError(1, "OFFSET_OUT_OF_RANGE", model.OffsetOutOfRange, _out_of_range),

@@ -1,4 +1,4 @@
-"""Consumer groups: who is in them, how far they are, and moving them elsewhere."""
+"""Consumer groups: members, committed offsets, lag, and changing committed offsets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEAD = "Dead"
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
     name: str
-    kind: str  # classic, consumer or share; empty where the broker does not say
+    kind: str  # classic, consumer or share; empty if the broker does not report it
     state: str
     protocol: str
 
@@ -52,7 +52,7 @@ class GroupMember:
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    topics: tuple[str, ...] = ()  # that it subscribes to by name
+    topics: tuple[str, ...] = ()  # subscribed by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +73,25 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is in one partition."""
+    """The progress of a group in one partition."""
 
     partition: TopicPartition
     committed: int | None
-    start: int | None  # of the log; None when the partition is gone, and so are the ends
+    start: int | None  # of the log; None if the partition was deleted, as for the two ends
     end: int | None  # of the log
-    records_end: int | None  # after the last record: without markers and aborted records
+    records_end: int | None  # after the last record, not counting markers and aborted records
     member: GroupMember | None = field(default=None)
 
     @property
     def position(self) -> int | None:
-        """Where the group goes on: at its commit, or where the log starts if it has none there."""
+        """Where the group continues: at its committed offset, but not before the log start."""
         if self.start is None:
             return self.committed
         return self.start if self.committed is None else max(self.committed, self.start)
 
     @property
     def lag(self) -> int | None:
-        """Records still to read, as far as offsets can tell; None when the partition is gone."""
+        """Records not read yet, estimated from offsets; None if the partition was deleted."""
         if self.position is None or self.records_end is None:
             return None
         return max(0, self.records_end - self.position)
@@ -130,7 +130,7 @@ class Groups:
         return self._cluster.retrying(attempt)
 
     def describe(self, group: str) -> GroupDescription:
-        """A group and its members."""
+        """Describe a group and its members."""
 
         def attempt() -> GroupDescription:
             try:
@@ -154,7 +154,7 @@ class Groups:
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed; partitions without a commit are left out."""
+        """The committed offsets of a group; partitions without one are left out."""
         wanted = None if partitions is None else _by_topic(partitions)
         topics = (
             None
@@ -205,7 +205,7 @@ class Groups:
         self._changing(group, attempt)
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed for some partitions."""
+        """Delete the committed offsets of some partitions."""
         topics = [
             offset_delete.OffsetDeleteRequestTopic(
                 name, [offset_delete.OffsetDeleteRequestPartition(index) for index in indexes]
@@ -224,10 +224,10 @@ class Groups:
         self._changing(group, attempt)
 
     def lag(self, group: str) -> list[PartitionLag]:
-        """How far the group is in each partition of the topics it reads.
+        """Describe the progress of the group in each partition of the topics it reads.
 
-        These are the topics that a member owns a partition of or subscribes to by name, and those
-        that the group has a commit for. A partition without a commit counts from its log start.
+        These are the topics of which a member owns a partition or to which it subscribes by name,
+        and those with a committed offset. A partition without one counts from the log start.
         """
         description = self.describe(group)
         owners = {
@@ -243,7 +243,7 @@ class Groups:
             for partition in topic.names
         ]
         offsets = Offsets(self._cluster)
-        # The log's end after that of the records, so that it is not before it.
+        # The log end is requested after the end of the records, so that it is not lower.
         records_ends = offsets.records_ends(existing)
         ranges = offsets.ranges(existing)
         return [
@@ -286,7 +286,7 @@ class Groups:
         request = describe_groups.DescribeGroupsRequest([group])
         found = self._cluster.call_coordinator(group, describe_groups, request).groups[0]
         check(found.error_code, None, About(group=group))
-        # Older versions have no error for a group that does not exist.
+        # Older versions return no error for a group that does not exist.
         if found.group_state == _DEAD:
             raise UnknownGroup(group)
         is_consumer = found.protocol_type == CONSUMER
@@ -306,7 +306,7 @@ class Groups:
         )
 
     def _changing(self, group: str, attempt: Callable[[], T]) -> T:
-        """Run a change that only a group without members allows, and say so if it has some."""
+        """Run a change that requires a group without members; the error says so if it has some."""
         try:
             return self._cluster.retrying(
                 attempt, final=(UnknownTopic, UnknownPartition, RebalanceInProgress)

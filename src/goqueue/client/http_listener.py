@@ -1,4 +1,4 @@
-"""Where the HTTP API of a broker is, asked of its Kafka listener."""
+"""Finds the HTTP address of a broker through its Kafka listener."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from goqueue.client.errors import About, ConnectionLost, Unreachable, check
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 from goqueue.wire.kafka.messages import describe_configs
 
-HTTP_SETTING = "goqueue.http.listener"  # as brokers call it in their configuration
+HTTP_SETTING = "goqueue.http.listener"  # the name of the setting in a broker's configuration
 
 
 def find_http(cluster: Cluster) -> Address | None:
-    """The HTTP address that the first broker to answer states; None if it states none.
+    """Return the HTTP address that the first responding broker reports; None if it reports none.
 
-    Only a broker itself knows its configuration, so each is asked about itself.
+    The configuration of a broker is only available from that broker, so each is asked for its own.
     """
     failure: GoQueueError | None = None
     for node in cluster.nodes():
@@ -30,7 +30,7 @@ def find_http(cluster: Cluster) -> Address | None:
 
 
 def reachable(stated: Address, reached: Address) -> Address:
-    """An address to connect to: a listener on all interfaces is reached where its broker is."""
+    """The address to connect to; a listener on all interfaces has its broker's address."""
     try:
         is_everywhere = ipaddress.ip_address(stated.host).is_unspecified
     except ValueError:

@@ -1,4 +1,4 @@
-"""The front door: one object that opens everything else."""
+"""`LogClient`, the entry point: it has an object for each group of operations."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LogClient:
         *,
         transaction: ProducerTransaction | None = None,
     ) -> Producer:
-        """A producer with connections of its own, so that it may go to another thread.
+        """Return a producer with its own connections, so that another thread may use it.
 
         With a `transaction` that was begun elsewhere, all records are part of it.
         """
@@ -79,6 +79,6 @@ class LogClient:
         until: Position | None = None,
         settings: ReaderSettings | None = None,
     ) -> Reader:
-        """Read whole topics; `until` is looked up now, and without it reading never ends."""
+        """Read whole topics; `until` is resolved now, and without it reading never ends."""
         partitions = self.partitions(topics)
         return start_reading(self.cluster, partitions, start, until=until, settings=settings)

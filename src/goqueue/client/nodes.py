@@ -1,4 +1,4 @@
-"""The brokers themselves: who is there, and what lies on their disks."""
+"""The brokers of the cluster and their data folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """One folder of data on one broker; sizes in bytes, -1 where the broker does not say."""
+    """One data folder of one broker; sizes in bytes, -1 if the broker does not report them."""
 
     node_id: int
     path: str
@@ -40,7 +40,7 @@ class Nodes:
         self._cluster = cluster
 
     def describe(self) -> ClusterDescription:
-        """The cluster's id, its controller and its brokers."""
+        """Describe the cluster: its id, its controller and its brokers."""
 
         def attempt() -> ClusterDescription:
             request = describe_cluster.DescribeClusterRequest()
@@ -55,7 +55,7 @@ class Nodes:
         return self._cluster.retrying(attempt)
 
     def log_dirs(self, topics: Mapping[str, list[int]] | None = None) -> list[LogDir]:
-        """The folders of every broker, with the partitions asked about, or with all."""
+        """The data folders of every broker, with the given partitions, or with all."""
         wanted = (
             None
             if topics is None

@@ -1,4 +1,4 @@
-"""From places to offsets: ends of partitions, and the records of a moment."""
+"""Resolves positions to offsets: the ends of partitions, and records by timestamp."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from goqueue.model.names import TopicPartition
 from goqueue.wire.kafka.messages import list_offsets
 
 NO_OFFSET = -1
-READER = -1  # the replica id of somebody who is no replica
+READER = -1  # the replica id of a client
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-# How the protocol writes the places that are no moment.
-# An extension of GoQueue's: where the records end.
+# Special values of the timestamp field. The last one is an extension of GoQueue: the end of the
+# records.
 _RECORDS_END = -1000
 _TIMESTAMPS = {Place.EARLIEST: -2, Place.LATEST: -1, Place.NEWEST: -3}
 
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """An answer; `offset` is -1 where nothing fits, `timestamp_ms` where the place has none."""
+    """A result; `offset` is -1 if no record matches, `timestamp_ms` if the position has no time."""
 
     offset: int
     timestamp_ms: int
@@ -32,7 +32,7 @@ class FoundOffset:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """The offsets a partition holds: from `start` up to, not including, `end`."""
+    """The offsets of a partition: from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -54,7 +54,7 @@ class Offsets:
         *,
         is_committed_only: bool = False,
     ) -> dict[TopicPartition, FoundOffset]:
-        """What stands at each place; an offset is taken as it is."""
+        """Look up each position; an offset is returned unchanged."""
         asked = {
             partition: _TIMESTAMPS.get(position.place, position.value)
             for partition, position in places.items()
@@ -77,7 +77,7 @@ class Offsets:
         *,
         is_committed_only: bool = False,
     ) -> dict[TopicPartition, int]:
-        """The offset of a position in each partition; a moment yet to come is the end."""
+        """The offset of a position in each partition; a time in the future resolves to the end."""
         wanted = dict.fromkeys(partitions, position)
         found = self.find(wanted, is_committed_only=is_committed_only)
         missing = [partition for partition, each in found.items() if each.offset == NO_OFFSET]
@@ -92,9 +92,10 @@ class Offsets:
     def ranges(
         self, partitions: Iterable[TopicPartition], *, is_committed_only: bool = False
     ) -> dict[TopicPartition, PartitionRange]:
-        """The first offset kept and the next one to be written, of each partition."""
+        """The first and the next offset of each partition."""
         wanted = list(partitions)
-        # The end first: what is removed in between cannot put the start behind it.
+        # The end is requested first: records deleted in between then cannot move the start beyond
+        # it.
         ends = self.resolve(wanted, Position.latest(), is_committed_only=is_committed_only)
         starts = self.resolve(wanted, Position.earliest())
         return {
@@ -103,10 +104,10 @@ class Offsets:
         }
 
     def records_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition, for lag.
+        """Return the offset after the last record of each partition, for lag.
 
-        Markers of transactions and aborted records do not count. A broker that cannot tell, such
-        as Apache Kafka, gives the end of the log.
+        Transaction markers and aborted records do not count. A broker without this extension, such
+        as Apache Kafka, returns the end of the log.
         """
         wanted = list(partitions)
         if not wanted:

@@ -1,4 +1,4 @@
-"""Places in a partition: the two ends, an offset, a moment, the newest record."""
+"""Positions in a partition: the two ends, an offset, a time, the newest record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Place(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to read from, before anybody has looked what is there.
+    """A position in a partition that has not been resolved to an offset yet.
 
     `Position.earliest()`, `Position.at_offset(42)`, `Position.ago(3_600_000, now_ms=...)`.
     """
@@ -28,7 +28,7 @@ class Position:
 
     @classmethod
     def earliest(cls) -> Position:
-        """The first record that is kept."""
+        """The first record in the log."""
         return cls(Place.EARLIEST)
 
     @classmethod

@@ -1,9 +1,9 @@
-"""Writes records: gathers them into batches, keeps several on their way, and retries in order.
+"""Writes records: collects them into batches, pipelines requests, and retries in order.
 
-A producer works in the thread that calls it; nothing happens behind the caller's back. `send` puts
-a record into a batch and sends those batches that are full or have lingered. Up to
-`in_flight_max` requests are on their way at once. `flush` sends the rest and waits; so does
-`Delivery.result`, for its own record. A caller that pauses between records calls `push` first.
+A producer works in the thread that calls it; there is no background thread. `send` adds a record to
+a batch and sends the batches that are full or have lingered. Up to `in_flight_max` requests are in
+flight. `flush` sends the rest and waits; so does `Delivery.result`, for its own record. A caller
+that pauses between records calls `push` first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ASK_MS_MAX: Final = 30_000  # how long a broker may wait for other replicas
 
 
 class Stored(NamedTuple):
-    """Where a record was stored; the offset is -1 when the broker was not asked to tell."""
+    """Where a record was stored; the offset is -1 if no acknowledgement was requested."""
 
     topic: str
     partition: int
@@ -48,14 +48,14 @@ class Stored(NamedTuple):
 
 
 class ProducerTransaction(NamedTuple):
-    """A transaction that somebody has begun, and will end when all records are stored."""
+    """A transaction begun by the caller, who ends it when all records are stored."""
 
     transactional_id: str
     identity: ProducerIdentity
 
 
 class Delivery:
-    """A record on its way."""
+    """A record that was sent; its outcome may not be known yet."""
 
     __slots__ = ("_batch", "_index", "_producer")
 
@@ -69,7 +69,7 @@ class Delivery:
         return self._batch.is_done
 
     def result(self) -> Stored:
-        """Wait until the record is stored; raise what kept it from being stored."""
+        """Wait until the record is stored; raise the error if it was not."""
         self._producer.finish(self._batch)
         batch = self._batch
         if batch.error is not None:
@@ -86,7 +86,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A request on its way and the batches in it."""
+    """A request in flight and its batches."""
 
     link: Link
     pending: Pending[produce.ProduceResponse]
@@ -147,7 +147,7 @@ class Producer:
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Take a record over. The partition follows from the key unless it is given."""
+        """Send a record. The partition is derived from the key unless it is given."""
         time_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
         record = Record(key, value, tuple(headers), time_ms)
         target = TopicPartition(topic, self.choose_partition(topic, key, partition))
@@ -156,14 +156,14 @@ class Producer:
         return Delivery(self, batch, index)
 
     def send_all(self, partition: TopicPartition, records: Sequence[Record]) -> None:
-        """Take many records of one partition over; `flush` says if they could not be stored."""
+        """Send many records of one partition; `flush` raises if they could not be stored."""
         now = self._cluster.clock()
         self._dispatch(self._accumulator.add_all(partition, records, now=now))
 
     def send_packed(self, packed: Sequence[tuple[TopicPartition, PackedRecords]]) -> list[Batch]:
-        """Take over records that are encoded already, each as a batch of its own.
+        """Send records that are encoded already, each as a batch of its own.
 
-        What became of a batch can be seen in it after `flush`.
+        The outcome of a batch is in the batch after `flush`.
         """
         now = self._cluster.clock()
         ready, sent = [], []
@@ -174,7 +174,7 @@ class Producer:
         return sent
 
     def choose_partition(self, topic: str, key: bytes | None, partition: int | None) -> int:
-        """Where a record goes: where it says, or where its key belongs, or to any."""
+        """The partition of a record: the given one, the one of its key, or the sticky one."""
         count = self.partition_count(topic)
         if partition is not None:
             if not 0 <= partition < count:
@@ -185,11 +185,11 @@ class Producer:
         return self._sticky.choose(topic, count)
 
     def push(self) -> None:
-        """Send every open batch without waiting for the answers."""
+        """Send every open batch without waiting for the responses."""
         self._dispatch(self._accumulator.take_all())
 
     def flush(self) -> None:
-        """Send everything and wait for all answers; raise the first failure since the last time."""
+        """Send everything and wait for all responses; raise the first error since the last time."""
         self.push()
         self._land(in_flight_max=0)
         failure, self._failure = self._failure, None
@@ -211,10 +211,10 @@ class Producer:
             assert self._flights, "a batch that was pushed is on its way or done"
             self._land(in_flight_max=len(self._flights) - 1)
 
-    # Choosing
+    # Partitions
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; it is waited for if the broker is to create it."""
+        """The number of partitions of a topic, which the broker may create on demand."""
         view = self._cluster.known_topic(topic) or self._cluster.retrying(
             lambda: self._cluster.topic(topic, is_created=True),
             final=(),
@@ -225,7 +225,7 @@ class Producer:
     # Sending
 
     def _dispatch(self, batches: Sequence[Batch]) -> None:
-        """Send closed batches, at most one of each partition in a request."""
+        """Send closed batches, at most one per partition in a request."""
         while batches:
             of_partition = by_partition(batches)
             first = [queue[0] for queue in of_partition.values()]
@@ -233,12 +233,13 @@ class Producer:
             self._land(in_flight_max=self.settings.in_flight_max - 1)
             failed = self._launch(first)
             if failed:
-                # What is on its way is older; what comes later must not overtake.
+                # Batches in flight are older; newer ones of the same partition must not overtake
+                # them.
                 self._recover(self._drain() + failed, then=batches)
                 return
 
     def _launch(self, batches: Sequence[Batch]) -> list[tuple[Batch, GoQueueError]]:
-        """Send one batch per partition to their leaders; return those that could not be sent."""
+        """Send one batch per partition to the leaders; return those that could not be sent."""
         failed: list[tuple[Batch, GoQueueError]] = []
         of_node: dict[Node, list[Batch]] = {}
         for batch in batches:
@@ -296,7 +297,7 @@ class Producer:
         return self._lanes[partition]
 
     def _identity_for(self, partition: TopicPartition) -> tuple[int, int]:
-        """The producer id that all partitions share, or one of its own for a broken sequence."""
+        """The shared producer id, or a separate one for a partition whose sequence was broken."""
         if self._transaction is not None:
             return self._transaction.identity
         if partition in self._broken:
@@ -319,24 +320,24 @@ class Producer:
 
         return self._cluster.retrying(attempt)
 
-    # Landing
+    # Receiving
 
     def _land(self, *, in_flight_max: int) -> None:
-        """Wait for the oldest answers until no more than `in_flight_max` are missing."""
+        """Receive the oldest responses until at most `in_flight_max` are outstanding."""
         while len(self._flights) > max(in_flight_max, 0):
             failed = self._receive(self._flights.popleft())
             if failed:
                 self._recover(failed + self._drain())
 
     def _drain(self) -> list[tuple[Batch, GoQueueError]]:
-        """Take in every answer that is on its way."""
+        """Receive all outstanding responses."""
         failed = []
         while self._flights:
             failed += self._receive(self._flights.popleft())
         return failed
 
     def _receive(self, flight: _Flight) -> list[tuple[Batch, GoQueueError]]:
-        """Take in one answer; return the batches that were not stored, and why."""
+        """Receive one response; return the batches that were not stored, with their errors."""
         try:
             response = flight.link.receive(flight.pending, extra_ms=_ASK_MS_MAX)
         except GoQueueError as error:
@@ -356,10 +357,10 @@ class Producer:
     def _recover(
         self, failed: Sequence[tuple[Batch, GoQueueError]], then: Sequence[Batch] = ()
     ) -> None:
-        """Bring failed batches to an end, and those that come `then`, in each partition's order.
+        """Resolve failed batches and those `then` to be sent, in the order of each partition.
 
-        Nothing else is on its way now. Partitions go on one batch at a time, and only the error of
-        a partition's first batch means anything: the later ones failed because of it.
+        Nothing else is in flight now. Each partition continues one batch at a time, and only the
+        error of its first batch is meaningful: the later ones failed because of it.
         """
         queues = by_partition([*(batch for batch, _ in failed), *then])
         reasons = {batch.partition: error for batch, error in reversed(failed)}
@@ -385,8 +386,8 @@ class Producer:
         if waited_ms > self.settings.delivery_ms_max:
             return True
         if isinstance(error, OutOfOrderSequence | UnknownProducer):
-            # The broker has lost track of us. A new name helps, unless the batch may be stored
-            # under the old one.
+            # The broker has lost the producer's state. A new producer id helps, unless the batch
+            # may be stored under the old one.
             if first.is_uncertain or first.is_renamed or self._transaction is not None:
                 return True
             first.is_renamed = True
@@ -395,7 +396,7 @@ class Producer:
         return not self._cluster.is_worth_retrying(error)
 
     def _give_up(self, queue: list[Batch], error: GoQueueError) -> None:
-        """Fail the first batch, and those behind it that may be stored although it is not."""
+        """Fail the first batch, and those after it that may be stored although it is not."""
         self._failure = self._failure or error
         self._rename(queue)
         queue[0].fail(error)
@@ -405,7 +406,7 @@ class Producer:
         queue[:] = [batch for batch in queue if not batch.is_done]
 
     def _rename(self, queue: Sequence[Batch]) -> None:
-        """Go on under a new producer id: the old sequence has a hole that cannot be filled."""
+        """Continue with a new producer id: the old sequence has a gap that cannot be filled."""
         if self.settings.is_idempotent:
             self._lanes.pop(queue[0].partition, None)
             self._broken.add(queue[0].partition)
@@ -422,7 +423,7 @@ def _without_empty(
 def _take_answer(
     batch: Batch, answer: produce.PartitionProduceResponse | None
 ) -> GoQueueError | None:
-    """Note where a batch was stored, or return why it was not."""
+    """Record where a batch was stored, or return the error."""
     if answer is None:
         return InvalidRequest(f"The broker said nothing about {batch.partition}.")
     if answer.error_code == 0:

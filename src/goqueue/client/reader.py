@@ -1,8 +1,7 @@
-"""Reads partitions from given offsets: whole batches, or the records in them.
+"""Reads partitions from given offsets: whole batches, or single records.
 
-No group is involved: a reader is told where to start and, if it is to end, where. Every batch is
-checked against its checksum. Control batches, which only mark the ends of transactions, are passed
-over.
+No group is involved: the caller gives the start and, optionally, the end. The checksum of every
+batch is verified. Control batches, which only mark the ends of transactions, are skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from goqueue.wire.kafka.messages import fetch
 
 
 class RawBatch(NamedTuple):
-    """One batch as it is stored; `data` is good as long as it is held."""
+    """One batch as stored; `data` is valid while a reference to it is held."""
 
     topic: str
     partition: int
@@ -48,7 +47,7 @@ class RawBatch(NamedTuple):
 
 
 class ReadRecord(NamedTuple):
-    """One record and where it stands."""
+    """One record and its position."""
 
     topic: str
     partition: int
@@ -83,33 +82,33 @@ class Reader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every partition has been read up to its end; without ends, never."""
+        """Whether every partition has been read to its end; never without ends."""
         return not self._open_partitions()
 
     def records(self) -> Iterator[ReadRecord]:
-        """Every record up to the ends; without ends, wait for more for ever."""
+        """Yield every record up to the ends; without ends, wait for more indefinitely."""
         while not self.is_at_end:
             yield from self.poll()
 
     def fetch_batches(self) -> Iterator[RawBatch]:
-        """Every batch up to the ends. The first and the last may hold records beyond them."""
+        """Yield every batch up to the ends; the first and last may have records beyond them."""
         while not self.is_at_end:
             for batch, _ in self._poll_batches():
                 yield batch
 
     def poll(self, *, wait_ms: int | None = None) -> Iterator[ReadRecord]:
-        """The records of one round of fetches; none if nothing came within the wait."""
+        """Return the records of one round of fetches; none if nothing arrived within the wait."""
         for batch, start in self._poll_batches(wait_ms):
             yield from self._records_of(batch, start)
 
     def poll_batches(self, *, wait_ms: int | None = None) -> list[RawBatch]:
-        """The batches of one round of fetches; none if nothing came within the wait."""
+        """Return the batches of one round of fetches; none if nothing arrived within the wait."""
         return [batch for batch, _ in self._poll_batches(wait_ms)]
 
-    # One round
+    # One round of fetches
 
     def _poll_batches(self, wait_ms: int | None = None) -> Iterator[tuple[RawBatch, int]]:
-        """Batches and the offset wanted in each, moving positions along as they are handed out."""
+        """Yield batches and the offset requested in each; each advances its partition."""
         answers = self._cluster.retrying(
             lambda: self._fetch(self.settings.wait_ms if wait_ms is None else wait_ms),
             final=(UnknownTopic, UnknownPartition),
@@ -128,7 +127,7 @@ class Reader:
 
     def _fetch(self, wait_ms: int) -> list[tuple[TopicPartition, fetch.PartitionData]]:
         by_leader = self._cluster.by_leader(self._in_turn())
-        # Empty partitions at one broker must not hold back records that another has.
+        # Empty partitions of one broker must not delay records of another.
         share_ms = wait_ms // len(by_leader) if by_leader else wait_ms
         requests = {node: self._request(topics, share_ms) for node, topics in by_leader.items()}
         answers = []
@@ -174,7 +173,7 @@ class Reader:
         return True
 
     def _go_on_elsewhere(self, partition: TopicPartition, error: GoQueueError) -> None:
-        """The position is gone, or not there yet: move it as the settings say."""
+        """Move a position that is out of range, as the settings say."""
         kept = Offsets(self._cluster).ranges([partition])[partition]
         if self.settings.out_of_range == "fail":
             raise OffsetOutOfRange(
@@ -186,7 +185,7 @@ class Reader:
     def _batches(
         self, partition: TopicPartition, records: bytes | bytearray | memoryview | None
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The whole batches of an answer; a broker may cut the last one short."""
+        """The complete batches of a response; the broker may truncate the last one."""
         data = memoryview(records or b"")
         position = 0
         while len(data) - position >= HEADER_BYTES:
@@ -229,9 +228,9 @@ class Reader:
             )
 
     def _in_turn(self) -> list[TopicPartition]:
-        """The partitions still to read, a different one first each time.
+        """Return the partitions still to read, rotated by one each time.
 
-        A broker fills an answer from the front, so a busy first partition would starve the rest.
+        A broker fills a response from the front, so a busy first partition would starve the others.
         """
         partitions = self._open_partitions()
         self._turn += 1
@@ -260,7 +259,7 @@ def start_reading(
     until: Position | None = None,
     settings: ReaderSettings | None = None,
 ) -> Reader:
-    """A reader from a position, or from offsets, to another position as it stands now."""
+    """Create a reader from a position, or from offsets, to another position as it is now."""
     chosen = settings or ReaderSettings()
     wanted = list(partitions)
     offsets = Offsets(cluster)

@@ -1,4 +1,4 @@
-"""What a client may be told about patience, sizes and its name."""
+"""Settings of a client: timeouts, sizes, and its name."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ ACKS_ALL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How a client connects and how long it keeps trying."""
+    """Connections, timeouts and retries."""
 
     client_id: str = "goqueue"
     connect_ms_max: int = 5_000
-    request_ms_max: int = 30_000  # the wait for one answer, on top of a wait that was asked for
-    retry_ms_max: int = 30_000  # from the first attempt of a call to its last
+    request_ms_max: int = 30_000  # for one response, in addition to a wait that the request allows
+    retry_ms_max: int = 30_000  # from the first attempt of a call to the last
     backoff_ms_min: int = 50
     backoff_ms_max: int = 1_000
-    metadata_age_ms_max: int = 300_000  # then ask again, to see partitions that were added
-    answer_bytes_max: int = 512 << 20  # a larger frame is taken for garbage
-    buffers_kept_max: int = 0  # of a connection, for its large answers: memory for less work
-    answer_wait_ms: int = 15_000  # what a broker may take to answer an administrative request
+    metadata_age_ms_max: int = 300_000  # then refresh, to discover added partitions
+    answer_bytes_max: int = 512 << 20  # a larger frame is treated as malformed
+    buffers_kept_max: int = 0  # per connection, for large responses: more memory, less work
+    answer_wait_ms: int = 15_000  # how long a broker may take for an administrative request
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How records are gathered into batches and what an acknowledgement means."""
+    """Batching, acknowledgements and idempotence."""
 
     acks: int = ACKS_ALL
     compression: Compression = Compression.NONE
-    is_idempotent: bool = True  # retries are stored once and in order; needs acks from all
+    is_idempotent: bool = True  # retries are stored once and in order; requires acks from all
     batch_bytes_max: int = 256 << 10
     batch_records_max: int = 10_000
     linger_ms: int = 5  # how long `send` lets a batch wait for more records
-    in_flight_max: int = 5  # brokers remember five batches of a producer, no more
-    delivery_ms_max: int = 120_000  # from `send` until a record is given up
-    topic_wait_ms_max: int = 3_000  # for a topic that the broker may create at its first use
+    in_flight_max: int = 5  # brokers remember five batches per producer
+    delivery_ms_max: int = 120_000  # from `send` until a record fails
+    topic_wait_ms_max: int = 3_000  # for a topic that the broker may create on first use
 
     def __post_init__(self) -> None:
         if self.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -54,14 +54,14 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """How much is fetched at once and how long an empty partition is waited at."""
+    """Sizes of fetches, and how long a fetch of an empty partition waits."""
 
     wait_ms: int = 500
     bytes_min: int = 1
     bytes_max: int = 64 << 20
     partition_bytes_max: int = 8 << 20
-    is_committed_only: bool = False  # leave out what open and aborted transactions wrote
-    out_of_range: str = "fail"  # or "earliest", "latest": where to go on
+    is_committed_only: bool = False  # skip records of open and aborted transactions
+    out_of_range: str = "fail"  # or "earliest", "latest": where to continue
 
     def __post_init__(self) -> None:
         if self.out_of_range not in ("fail", "earliest", "latest"):

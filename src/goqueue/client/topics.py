@@ -1,4 +1,4 @@
-"""Topics: create, list, describe, configure, grow, delete."""
+"""Topics: create, list, describe, configure, extend, delete."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from goqueue.wire.kafka.messages import (
     delete_topics,
 )
 
-BROKER_DEFAULT = -1  # for counts that the broker may choose
-TO_THE_END = -1  # delete all records there are
+BROKER_DEFAULT = -1  # the broker chooses the count
+TO_THE_END = -1  # delete all records
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class PartitionDescription:
     in_sync: tuple[int, ...]
     start_offset: int
     end_offset: int
-    size_bytes: int | None  # at the leader; None where brokers do not say
+    size_bytes: int | None  # on the leader; None if the brokers do not report it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Topics:
         settings: Mapping[str, str] | None = None,
         is_only_checked: bool = False,
     ) -> None:
-        """Create a topic, and return when it can be written to."""
+        """Create a topic; return when it can be written to."""
         wanted = create_topics.CreatableTopic(
             name,
             partition_count,
@@ -85,12 +85,12 @@ class Topics:
             wait_for(self._cluster, name, partition_count=max(partition_count, 1))
 
     def list_all(self, *, has_internal: bool = False) -> list[TopicView]:
-        """All topics by name; those the brokers keep for themselves only if asked for."""
+        """All topics by name; internal ones only on request."""
         found = self._cluster.retrying(self._cluster.topics)
         return [topic for topic in found if has_internal or not topic.is_internal]
 
     def view(self, name: str) -> TopicView:
-        """One topic, as it is now."""
+        """Describe one topic as it is now."""
         self._cluster.forget()
         return self._cluster.retrying(lambda: self._cluster.topic(name))
 
@@ -117,11 +117,11 @@ class Topics:
         )
 
     def configure(self, name: str, values: Mapping[str, str | None]) -> None:
-        """Change settings; None takes one back to its default."""
+        """Change settings; None resets one to its default."""
         self._configs.change(ConfigOwner.TOPIC, name, values)
 
     def grow(self, name: str, *, partition_count: int) -> None:
-        """Add partitions until there are `partition_count`. Keys may move to other partitions."""
+        """Add partitions up to `partition_count`. Keys may map to other partitions afterwards."""
         wanted = create_partitions.CreatePartitionsTopic(name, partition_count, None)
         request = create_partitions.CreatePartitionsRequest([wanted], self._wait_ms)
 
@@ -145,7 +145,7 @@ class Topics:
         self._cluster.forget()
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before the offsets given; return where each partition starts now."""
+        """Delete the records before the given offsets; return the new start of each partition."""
         return self._cluster.retrying(lambda: self._delete_records(before))
 
     def _delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -177,7 +177,7 @@ class Topics:
         return starts
 
     def _sizes(self, view: TopicView) -> dict[tuple[int, TopicPartition], int]:
-        """Bytes on disk by broker and partition."""
+        """Bytes on disk, by broker and partition."""
         wanted = {view.name: [each.index for each in view.partitions]}
         try:
             folders = Nodes(self._cluster).log_dirs(wanted)

@@ -1,4 +1,4 @@
-"""Transactions as an operator sees them: which there are, what they hold up, and ending one."""
+"""Transactions for operators: list and describe them, find those that block readers, abort one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TransactionSummary:
     transactional_id: str
     producer_id: int
     state: str
-    node_id: int  # the broker that coordinates it
+    node_id: int  # its coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction as one of its partitions knows it: readers of committed records stop at it."""
+    """An open transaction in one partition; readers of committed records stop there."""
 
     partition: TopicPartition
     producer_id: int
@@ -75,7 +75,7 @@ class Transactions:
         older_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionSummary]:
-        """The transactional ids of all brokers, by name; filters narrow them together."""
+        """The transactional ids of all brokers, by name; all given filters apply."""
         request = list_transactions.ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -114,9 +114,9 @@ class Transactions:
         return self._cluster.retrying(attempt)
 
     def abort(self, transactional_id: str) -> TransactionDescription:
-        """Abort the open transaction, and fence its producer; what was aborted.
+        """Abort the open transaction and fence its producer; return what was aborted.
 
-        The id is initialised again, as a new producer of that name would do.
+        The id is initialised again, as a new producer with that id would do.
         """
         found = self.describe(transactional_id)
         if found.state in PREPARING:
@@ -129,7 +129,7 @@ class Transactions:
                 f"{transactional_id} has no open transaction (it is {found.state})."
             )
         request = init_producer_id.InitProducerIdRequest(
-            # What is prepared may wait longer than a producer may ask for.
+            # A prepared transaction may wait longer than a producer's timeout allows.
             transactional_id,
             transaction_timeout_ms=min(found.timeout_ms, _TIMEOUT_MS_MAX),
         )
@@ -138,14 +138,14 @@ class Transactions:
             response = self._cluster.call_coordinator(
                 transactional_id, init_producer_id, request, key_type=TRANSACTION_KEY
             )
-            # While the abort is under way the answer is "concurrent transactions": ask again.
+            # While the abort is in progress the response is "concurrent transactions": retry.
             check(response.error_code, None, About(transaction=transactional_id))
 
         self._cluster.retrying(attempt)
         return found
 
     def open_in(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
-        """The transactions that are open in some partitions, as those partitions know them."""
+        """The transactions that are open in some partitions, as reported by those partitions."""
         wanted = list(partitions)
 
         def attempt() -> list[OpenTransaction]:
@@ -161,10 +161,10 @@ class Transactions:
         return self._cluster.retrying(attempt)
 
     def hanging(self, *, idle_ms_min: int, now_ms: int) -> list[OpenTransaction]:
-        """Transactions open in a partition that no coordinator will ever end.
+        """Return transactions open in a partition that no coordinator will ever end.
 
-        One that began a moment ago may not be known everywhere yet, so only those are looked at
-        whose last record is `idle_ms_min` old.
+        One that has just begun may not be known to its coordinator yet, so only those are checked
+        whose last record is at least `idle_ms_min` old.
         """
         partitions = [
             partition

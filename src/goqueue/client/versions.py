@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker."""
+"""Chooses the version of each API to use with a broker."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class VersionRange(NamedTuple):
         return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
 
 
-# Where this client speaks fewer versions than the codecs do: it names topics, so it stops before
-# the versions that send ids instead, and begins where a request has the shape it fills in.
+# APIs of which this client supports fewer versions than the codecs: it uses topic names, so it
+# stops before the versions that use topic ids, and starts where the request has the fields it sets.
 NARROWED: Final[Mapping[str, VersionRange]] = {
     "Produce": VersionRange(3, 12),
     "Fetch": VersionRange(4, 12),
@@ -32,12 +32,12 @@ NARROWED: Final[Mapping[str, VersionRange]] = {
 
 
 def spoken(api: Api) -> VersionRange:
-    """The versions of `api` that this client speaks."""
+    """The versions of `api` that this client supports."""
     return NARROWED.get(api.name) or VersionRange(api.version_min, api.version_stable_max)
 
 
 def choose_version(api: Api, offered: VersionRange | None) -> int:
-    """The newest version that both sides speak."""
+    """The newest version that both sides support."""
     ours = spoken(api)
     if offered is None:
         raise UnsupportedVersion(f"The broker does not offer {api.name}.")

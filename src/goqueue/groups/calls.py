@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from goqueue.groups.partitions import Partition
+from goqueue.groups.assignment.partitions import Partition
 
 NO_GENERATION = -1
 JOIN_EPOCH = 0

@@ -1,4 +1,4 @@
-"""All groups of one partition of `__consumer_offsets`, and the calls to them.
+"""The coordinator of all groups of one partition of `__consumer_offsets`.
 
 Every call takes the current time. Calls with a response take a token and return effects, among
 which, now or later, is the reply to that token; or they raise the GoQueueError that is the
@@ -9,223 +9,206 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from goqueue.groups.calls import (
-    JOIN_EPOCH,
-    CommitOffsets,
-    ConsumerHeartbeat,
-    Heartbeat,
-    Join,
-    Leave,
-    Sync,
-)
+from goqueue.config import GroupSettings
+from goqueue.groups.calls import JOIN_EPOCH, ConsumerHeartbeat, Heartbeat, Join, Leave, Sync
 from goqueue.groups.classic import ClassicMembership
-from goqueue.groups.consumer import check_consumer_heartbeat
+from goqueue.groups.consumer import ConsumerMembership
+from goqueue.groups.consumer.membership import check_consumer_heartbeat
+from goqueue.groups.consumer.migration import upgrade
 from goqueue.groups.effects import Effect, Reply, Token
-from goqueue.groups.group import Group
+from goqueue.groups.group import Group, GroupTimes
+from goqueue.groups.limits import FAILED_WRITE_REST_MS
 from goqueue.groups.metrics import RebalanceLog
-from goqueue.groups.migration import upgrade
-from goqueue.groups.mixed import MixedMembership
-from goqueue.groups.offsets import OffsetChange
-from goqueue.groups.partitions import NO_PARTITIONS, Partition, Partitions, flatten
+from goqueue.groups.offset_commits import OffsetCommits
+from goqueue.groups.records import OffsetKey, decode_key, decode_offset
 from goqueue.groups.registry import GroupRegistry
-from goqueue.groups.results import (
-    DONE,
-    CommittedOffset,
-    GroupDescription,
-    GroupState,
-    GroupSummary,
-    GroupType,
-    OffsetErrors,
-)
-from goqueue.model.errors import (
-    GoQueueError,
-    GroupNotEmpty,
-    GroupSubscribedToTopic,
-    IllegalGeneration,
-    OffsetMetadataTooLarge,
-    UnknownGroup,
-    UnknownMember,
-    UnstableOffsetCommit,
-)
-from goqueue.model.names import ProducerIdentity
+from goqueue.groups.results import DONE, GroupDescription, GroupState, GroupSummary, GroupType
+from goqueue.groups.timers import Timer
+from goqueue.model.errors import GoQueueError, GroupNotEmpty, UnknownMember
 
 
-class Coordinator(GroupRegistry):
-    # Classic members
+class Coordinator:
+    def __init__(
+        self, settings: GroupSettings, times: Mapping[str, GroupTimes] | None = None
+    ) -> None:
+        """`times` holds the timeouts of groups that override the defaults; it may change."""
+        self._registry = GroupRegistry(settings, {} if times is None else times)
+        self._timers = self._registry.context.timers
+        self._journal = self._registry.context.journal
+        self.offsets = OffsetCommits(self._registry)
+
+    # Loading and resigning
+
+    def replay(self, key: bytes, value: bytes | None, *, producer_id: int | None = None) -> None:
+        """Replay one record of the log, oldest first. Keys of other kinds are skipped.
+
+        With a producer id it is part of a transaction, whose outcome `replay_end` gives.
+        """
+        decoded = decode_key(key)
+        if decoded is None:
+            return
+        group = self._registry.open(decoded.group_id)
+        if isinstance(decoded, OffsetKey):
+            committed = None if value is None else decode_offset(value)
+            change = (decoded.topic, decoded.partition, committed)
+            if producer_id is None:
+                group.apply({}, [change])
+            else:
+                self.offsets.apply_pending(group, producer_id, [change])
+        else:
+            group.apply({key: value}, [])
+
+    def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
+        """Replay the end of a producer's transaction."""
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def loaded(self, now_ms: int) -> list[Effect]:
+        """Start the groups after the replay; every member gets a fresh session."""
+        self._registry.is_loaded = True
+        for group in list(self._registry):
+            self._registry.reload(group, now_ms)
+        self.offsets.start(now_ms)
+        return self._registry.finish(now_ms)
+
+    def resign(self, error: GoQueueError) -> list[Effect]:
+        """Stop, because another node coordinates now; complete all waiting calls with `error`."""
+        self._registry.is_loaded = False
+        replies = self._journal.abandon()
+        for group in self._registry:
+            group.membership.close(error)
+            replies += group.replies
+        self._registry.clear()
+        self.offsets.stop()
+        return [Reply(reply.token, error) for reply in replies]
+
+    # Completing writes
+
+    def persisted(self, write_id: int, now_ms: int) -> list[Effect]:
+        """Complete a write whose records are durable."""
+        write = self._journal.settle(write_id)
+        if write is None:
+            return []
+        if write.identity is None:
+            write.group.apply(write.membership, write.offsets)
+        else:
+            self.offsets.apply_pending(write.group, write.identity.producer_id, write.offsets)
+        self._journal.touch(write.group)
+        return [*write.replies, *self._registry.finish(now_ms)]
+
+    def persist_failed(self, write_id: int, error: GoQueueError, now_ms: int) -> list[Effect]:
+        """Fail a write whose records are not in the log and never will be."""
+        write = self._journal.settle(write_id)
+        if write is None:
+            return []
+        self._journal.touch(write.group)
+        replies = [Reply(reply.token, error) for reply in write.replies]
+        if write.membership:
+            replies += self._pause(write.group, error, now_ms)
+        return [*replies, *self._registry.finish(now_ms)]
+
+    def ended(self, producer_id: int, *, is_commit: bool, now_ms: int) -> list[Effect]:
+        """Apply or drop the offsets of a producer's transaction whose end is durable."""
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+        return self._registry.finish(now_ms)
+
+    def _pause(self, group: Group, error: GoQueueError, now_ms: int) -> list[Reply]:
+        """Stop a group whose memory is ahead of the log, and schedule its reload from the log.
+
+        The group pauses for a while, because the log may refuse the next write as well.
+        """
+        group.membership.close(error)
+        group.is_reloading = True
+        pause = Timer(lambda now_ms: self._resume(group, now_ms))
+        self._timers.arm(pause, now_ms + FAILED_WRITE_REST_MS)
+        return [Reply(reply.token, error) for reply in group.drop_staged()]
+
+    def _resume(self, group: Group, now_ms: int) -> None:
+        group.is_reloading = False
+        self._registry.reload(group, now_ms)
+
+    # Time and topics
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do. Get it again after every other call."""
+        return self._timers.next_deadline_ms() if self._registry.is_loaded else None
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Run all timers that are due."""
+        while self._registry.is_loaded and (timer := self._timers.pop_due(now_ms)) is not None:
+            timer.fire(now_ms)
+        return self._registry.finish(now_ms)
+
+    def topics_changed(self, now_ms: int, topics: Mapping[str, int]) -> list[Effect]:
+        """Update all existing topics and their partition counts; call it once before any other
+        call.
+        """
+        known = self._registry.context.topics
+        added = topics.keys() - known.keys()
+        removed = known.keys() - topics.keys()
+        is_changed = known != topics
+        known.clear()
+        known.update(topics)
+        self._registry.are_topics_known = True
+        if is_changed and self._registry.is_loaded:
+            for group in self._registry:
+                self._adapt(group, added=added, removed=removed, now_ms=now_ms)
+        return self._registry.finish(now_ms)
+
+    def _adapt(self, group: Group, *, added: set[str], removed: set[str], now_ms: int) -> None:
+        membership = group.membership
+        if isinstance(membership, ConsumerMembership) and not group.is_reloading:
+            membership.reconciler.topics_changed(added=added, removed=removed, now_ms=now_ms)
+        self.offsets.delete_all(group, removed)
+
+    # Members
 
     def join(self, call: Join, *, token: Token, now_ms: int) -> list[Effect]:
-        group = self._find(call.group_id)
+        group = self._registry.find(call.group_id)
         if group is None:
             if call.member_id:
                 raise UnknownMember(call.group_id, call.member_id)
-            group = self._open_new(call.group_id)
-        if isinstance(group.membership, MixedMembership) and group.membership.is_idle:
+            group = self._registry.open_new(call.group_id)
+        if isinstance(group.membership, ConsumerMembership) and group.membership.is_idle:
             self._start_classic(group, group.membership)
-        return self._serve(group, group.membership.join, call, token, now_ms)
+        return self._registry.serve(group, group.membership.join, call, token, now_ms)
 
     def sync(self, call: Sync, *, token: Token, now_ms: int) -> list[Effect]:
-        group = self._find_of_member(call.group_id, call.member_id)
-        return self._serve(group, group.membership.sync, call, token, now_ms)
+        group = self._registry.get_of_member(call.group_id, call.member_id)
+        return self._registry.serve(group, group.membership.sync, call, token, now_ms)
 
     def heartbeat(self, call: Heartbeat, *, token: Token, now_ms: int) -> list[Effect]:
-        group = self._find_of_member(call.group_id, call.member_id)
-        return self._serve(group, group.membership.heartbeat, call, token, now_ms)
+        group = self._registry.get_of_member(call.group_id, call.member_id)
+        return self._registry.serve(group, group.membership.heartbeat, call, token, now_ms)
 
     def leave(self, call: Leave, *, token: Token, now_ms: int) -> list[Effect]:
         first_id = call.members[0].member_id if call.members else ""
-        group = self._find_of_member(call.group_id, first_id)
-        return self._serve(group, group.membership.leave, call, token, now_ms)
+        group = self._registry.get_of_member(call.group_id, first_id)
+        return self._registry.serve(group, group.membership.leave, call, token, now_ms)
 
-    def _start_classic(self, group: Group, empty: MixedMembership) -> None:
+    def _start_classic(self, group: Group, empty: ConsumerMembership) -> None:
         """Turn an empty consumer group into a classic one; its generations continue to count."""
         group.membership = ClassicMembership(
-            group, generation=empty.epoch, emptied_at_ms=empty.emptied_at_ms
+            group, generation=empty.reconciler.epoch, emptied_at_ms=empty.emptied_at_ms
         )
-
-    # Members of the consumer protocol
 
     def consumer_heartbeat(
         self, call: ConsumerHeartbeat, *, token: Token, now_ms: int
     ) -> list[Effect]:
+        """Handle the heartbeat of a member of the consumer protocol, which may join or leave."""
         check_consumer_heartbeat(call)
-        group = self._find(call.group_id)
+        group = self._registry.find(call.group_id)
         is_joining = call.member_epoch == JOIN_EPOCH
         if group is None:
             if not is_joining:
                 raise UnknownMember(call.group_id, call.member_id)
-            group = self._open_new(call.group_id)
+            group = self._registry.open_new(call.group_id)
         membership = group.membership
         if isinstance(membership, ClassicMembership):
             if not is_joining:
                 raise UnknownMember(call.group_id, call.member_id)
             membership = upgrade(group, membership, now_ms)
-        assert isinstance(membership, MixedMembership)
-        return self._serve(group, membership.consumer_heartbeat, call, token, now_ms)
-
-    # Offsets
-
-    def commit_offsets(
-        self,
-        call: CommitOffsets,
-        *,
-        identity: ProducerIdentity | None = None,
-        token: Token,
-        now_ms: int,
-    ) -> list[Effect]:
-        """Commit offsets, now or, as part of a producer's open transaction, when that commits."""
-        group = self._find(call.group_id)
-        if group is None:
-            if call.generation >= 0:
-                raise IllegalGeneration(f"Group {call.group_id!r} has no generation yet; join it.")
-            group = self._open_new(call.group_id)
-        is_transactional = identity is not None
-        group.membership.check_commit(call, now_ms, is_transactional=is_transactional)
-        changes, errors = self._changes(call, now_ms)
-        if identity is not None and changes:
-            reply = Reply(token, OffsetErrors(errors))
-            self._journal.touch(group)
-            write = self._journal.write_pending(group, identity, changes, reply)
-            return [write, *self._finish(now_ms)]
-        for change in changes:
-            group.stage_offset(change)
-        group.reply(token, OffsetErrors(errors))
-        return self._finish(now_ms)
-
-    def _changes(
-        self, call: CommitOffsets, now_ms: int
-    ) -> tuple[list[OffsetChange], dict[Partition, GoQueueError]]:
-        expires_at_ms = -1 if call.retention_ms is None else now_ms + call.retention_ms
-        changes: list[OffsetChange] = []
-        errors: dict[Partition, GoQueueError] = {}
-        for each in call.offsets:
-            if self._is_too_large(each.metadata):
-                errors[each.topic, each.partition] = self._too_large()
-                continue
-            committed = CommittedOffset(
-                offset=each.offset,
-                leader_epoch=each.leader_epoch,
-                metadata=each.metadata,
-                committed_at_ms=now_ms,
-                expires_at_ms=expires_at_ms,
-            )
-            changes.append((each.topic, each.partition, committed))
-        return changes, errors
-
-    def fetch_offsets(
-        self,
-        group_id: str,
-        partitions: Mapping[str, Collection[int]] | None = None,
-        *,
-        member_id: str = "",
-        member_epoch: int = -1,
-        require_stable: bool = False,
-    ) -> dict[str, dict[int, CommittedOffset]]:
-        """Return committed, durable offsets; partitions without one are left out. `None` means all.
-
-        A member of the consumer protocol gives its epoch, and is refused if it is stale.
-        `require_stable` refuses if one of them may be about to change, see `unstable_offsets`.
-        """
-        self._check_ready()
-        group = self._groups.get(group_id)
-        if group is None:
-            return {}
-        if member_id and member_epoch >= 0 and isinstance(group.membership, MixedMembership):
-            member = group.membership.find(member_id, None)
-            group.membership.check_member_epoch(member, member_epoch)
-        if require_stable and (unstable := self.unstable_offsets(group_id, partitions)):
-            topic, number = min(unstable)
-            raise UnstableOffsetCommit(
-                f"An open transaction has a pending commit of an offset of {topic}/{number}; retry "
-                "soon."
-            )
-        return group.offsets.select(partitions)
-
-    def unstable_offsets(
-        self, group_id: str, partitions: Mapping[str, Collection[int]] | None = None
-    ) -> Partitions:
-        """Return which of these partitions, or of all, have offsets pending in an open
-        transaction.
-        """
-        self._check_ready()
-        group = self._groups.get(group_id)
-        if group is None or not group.has_pending:
-            return NO_PARTITIONS
-        unstable = frozenset(group.unstable())
-        return unstable if partitions is None else unstable & flatten(partitions)
-
-    def delete_offsets(
-        self,
-        group_id: str,
-        partitions: Mapping[str, Collection[int]],
-        *,
-        token: Token,
-        now_ms: int,
-    ) -> list[Effect]:
-        group = self._find_existing(group_id)
-        membership = group.membership
-        if not membership.is_idle and membership.protocol_type != "consumer":
-            raise GroupNotEmpty(group_id)
-        errors: dict[Partition, GoQueueError] = {}
-        unstable = group.unstable()
-        for topic, numbers in partitions.items():
-            is_subscribed = membership.is_subscribed(topic)
-            for partition in numbers:
-                if is_subscribed:
-                    errors[topic, partition] = GroupSubscribedToTopic(
-                        f"Group {group_id!r} is still subscribed to topic {topic!r}."
-                    )
-                elif partition in group.offsets.of_topic(topic) or ((topic, partition) in unstable):
-                    group.stage_offset((topic, partition, None))
-        group.reply(token, OffsetErrors(errors))
-        return self._finish(now_ms)
-
-    def _is_too_large(self, metadata: str) -> bool:
-        return len(metadata.encode()) > self.settings.offset_metadata_bytes_max
-
-    def _too_large(self) -> OffsetMetadataTooLarge:
-        return OffsetMetadataTooLarge(
-            f"The metadata of an offset may have {self.settings.offset_metadata_bytes_max} bytes."
-        )
+        assert isinstance(membership, ConsumerMembership)
+        return self._registry.serve(group, membership.consumer_heartbeat, call, token, now_ms)
 
     # Administration
 
@@ -235,7 +218,7 @@ class Coordinator(GroupRegistry):
         types: Collection[GroupType] = (),
     ) -> list[GroupSummary]:
         """Return every group, or those in one of the states and of one of the types."""
-        self._check_ready()
+        self._registry.check_ready()
         return [
             GroupSummary(
                 group_id=group.group_id,
@@ -243,36 +226,23 @@ class Coordinator(GroupRegistry):
                 state=group.membership.state,
                 protocol_type=group.membership.protocol_type,
             )
-            for group in self._groups.values()
+            for group in self._registry
             if (not states or group.membership.state in states)
             and (not types or group.membership.type in types)
         ]
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        return self._find_existing(group_id).membership.describe()
+        return self._registry.get(group_id).membership.describe()
 
     def delete_group(self, group_id: str, *, token: Token, now_ms: int) -> list[Effect]:
-        group = self._find_existing(group_id)
+        group = self._registry.get(group_id)
         if group.membership.state is not GroupState.EMPTY:
             raise GroupNotEmpty(group_id)
-        for topic, partition in self._offset_keys(group, None):
-            group.stage_offset((topic, partition, None))
-        self._stage_deletion(group)
+        self.offsets.delete_all(group)
+        self._registry.delete(group)
         group.reply(token, DONE)
-        return self._finish(now_ms)
+        return self._registry.finish(now_ms)
 
     def rebalances(self, group_id: str) -> RebalanceLog:
         """The counters and the history of the group; read-only."""
-        return self._find_existing(group_id).rebalances
-
-    def _find_existing(self, group_id: str) -> Group:
-        group = self._find(group_id)
-        if group is None:
-            raise UnknownGroup(group_id)
-        return group
-
-    def _find_of_member(self, group_id: str, member_id: str) -> Group:
-        group = self._find(group_id)
-        if group is None:
-            raise UnknownMember(group_id, member_id)
-        return group
+        return self._registry.get(group_id).rebalances

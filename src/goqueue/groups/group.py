@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from goqueue.config import GroupSettings
+from goqueue.groups.assignment.partitions import Partition
 from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
 from goqueue.groups.effects import Reply, Token
 from goqueue.groups.journal import NO_WRITE, Journal, Write
 from goqueue.groups.limits import REBALANCE_HISTORY_MAX
 from goqueue.groups.metrics import RebalanceLog
-from goqueue.groups.offsets import OffsetChange, Offsets
-from goqueue.groups.partitions import Partition
-from goqueue.groups.pending import PendingOffsets
+from goqueue.groups.offsets import OffsetChange, Offsets, PendingOffsets
 from goqueue.groups.records import (
     GroupRecord,
     MemberRecord,
@@ -30,7 +29,7 @@ from goqueue.model.errors import GoQueueError
 
 
 @dataclass(slots=True)
-class Surroundings:
+class CoordinatorContext:
     """What the groups of one coordinator share."""
 
     settings: GroupSettings
@@ -79,17 +78,17 @@ class Membership(Protocol):
 
 
 class Group:
-    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+    def __init__(self, group_id: str, context: CoordinatorContext) -> None:
         self.group_id = group_id
-        self.settings = surroundings.settings
-        self.timers = surroundings.timers
-        self.surroundings = surroundings
+        self.settings = context.settings
+        self.timers = context.timers
+        self.context = context
         self.offsets = Offsets()
         self.pending = PendingOffsets()
         self.membership: Membership  # set by the code that opens, loads or migrates the group
         self.rebalances = RebalanceLog(REBALANCE_HISTORY_MAX)
         self.durable: dict[bytes, bytes] = {}  # the membership in the log
-        self.is_torn = False  # a write failed: memory is ahead of the log
+        self.is_reloading = False  # a write failed; the group pauses, then reloads from the log
 
         self.staged: dict[bytes, bytes | None] = {}
         self.staged_offsets: list[OffsetChange] = []
@@ -100,7 +99,7 @@ class Group:
     @property
     def consumer_session_ms(self) -> int:
         """The session timeout of members of the consumer protocol."""
-        own = self.surroundings.times.get(self.group_id)
+        own = self.context.times.get(self.group_id)
         if own is None or own.session_ms is None:
             return self.settings.consumer_session_ms
         return own.session_ms
@@ -108,14 +107,15 @@ class Group:
     @property
     def consumer_heartbeat_ms(self) -> int:
         """The longest heartbeat interval of such members."""
-        own = self.surroundings.times.get(self.group_id)
+        own = self.context.times.get(self.group_id)
         if own is None or own.heartbeat_ms is None:
             return self.settings.consumer_heartbeat_ms
         return own.heartbeat_ms
 
     @property
     def is_forgettable(self) -> bool:
-        is_busy = self.write_id != NO_WRITE or self.staged or self.staged_offsets or self.is_torn
+        is_writing = self.write_id != NO_WRITE or self.staged or self.staged_offsets
+        is_busy = is_writing or self.is_reloading
         has_offsets = self.offsets or self.has_pending
         return not (is_busy or self.durable or has_offsets) and self.membership.is_idle
 
@@ -132,21 +132,21 @@ class Group:
 
     def reply(self, token: Token, result: object) -> None:
         self.replies.append(Reply(token, result))
-        self.surroundings.journal.touch(self)
+        self.context.journal.touch(self)
 
     def stage_group(self, record: GroupRecord | None) -> None:
         key = encode_group_key(self.group_id)
         self.staged[key] = None if record is None else encode_membership(record)
-        self.surroundings.journal.touch(self)
+        self.context.journal.touch(self)
 
     def stage_member(self, member_id: str, record: MemberRecord | None) -> None:
         key = encode_member_key(self.group_id, member_id)
         self.staged[key] = None if record is None else encode_membership(record)
-        self.surroundings.journal.touch(self)
+        self.context.journal.touch(self)
 
     def stage_offset(self, change: OffsetChange) -> None:
         self.staged_offsets.append(change)
-        self.surroundings.journal.touch(self)
+        self.context.journal.touch(self)
 
     def drop_staged(self) -> list[Reply]:
         """Discard what was to be written; return the replies that waited for it."""

@@ -78,13 +78,13 @@ class RebalanceLog:
             history=list(self.history),
         )
 
-    def begin(self, reason: Reason, now_ms: int, *, is_put_off: bool = False) -> None:
+    def begin(self, reason: Reason, now_ms: int, *, is_postponed: bool = False) -> None:
         """Start a rebalance; a further reason for one in progress is only counted.
 
         A postponed rebalance counts as begun when `resume` is called.
         """
         self.reasons[reason] += 1
-        self.begun += not is_put_off
+        self.begun += not is_postponed
         if self._started is None:
             self._started = (now_ms, reason)
             self._moved = 0

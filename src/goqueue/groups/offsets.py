@@ -1,13 +1,14 @@
-"""The committed offsets of one group.
+"""The committed offsets of one group, and those that open transactions have committed.
 
 An offset is visible once it is durable: changes are applied when their write completes, in log
-order, so this table always equals what a reload would find.
+order, so these tables always equal what a reload would find.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from goqueue.groups.assignment.partitions import Partition
 from goqueue.groups.results import CommittedOffset
 
 OffsetChange = tuple[str, int, CommittedOffset | None]
@@ -77,3 +78,36 @@ class Offsets:
                 if expires_at_ms <= now_ms:
                     changes.append((topic, partition, None))
         return changes
+
+
+class PendingOffsets:
+    """Offsets committed in open transactions, by producer id; they take effect with the commit.
+
+    An offset that is committed or deleted outside the transaction, later in the log, replaces a
+    pending one: compaction keeps the later record of a key, and so must this table.
+    """
+
+    def __init__(self) -> None:
+        self._producers: dict[int, dict[Partition, CommittedOffset | None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._producers)
+
+    def put(self, producer_id: int, change: OffsetChange) -> None:
+        topic, partition, committed = change
+        self._producers.setdefault(producer_id, {})[topic, partition] = committed
+
+    def supersede(self, topic: str, partition: int) -> None:
+        """Drop pending offsets of a partition with a later, non-transactional record in the log."""
+        for producer_id in list(self._producers):
+            self._producers[producer_id].pop((topic, partition), None)
+            if not self._producers[producer_id]:
+                del self._producers[producer_id]
+
+    def take(self, producer_id: int) -> list[OffsetChange]:
+        """Remove and return the offsets of a transaction that ends."""
+        taken = self._producers.pop(producer_id, {})
+        return [(topic, partition, committed) for (topic, partition), committed in taken.items()]
+
+    def partitions(self) -> set[Partition]:
+        return {partition for pending in self._producers.values() for partition in pending}

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from goqueue.groups.partitions import Partition
+from goqueue.groups.assignment.partitions import Partition
 from goqueue.model.errors import GoQueueError
 
 

@@ -60,8 +60,8 @@ def enable(spark: SparkSession) -> SparkSession:
 
     The format itself needs no registration: Spark finds it by the name of a package.
     """
-    from goqueue.spark.progress import ProgressListener
-    from goqueue.spark.queue_listener import QueueListener
+    from goqueue.spark.queues.listener import QueueListener
+    from goqueue.spark.streams.progress import ProgressListener
 
     if spark not in _listened_to:
         _check_workers(spark)

@@ -29,7 +29,7 @@ from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions, read_options
 from goqueue.spark.planning import check_complete, chosen_ranges, look, record_bytes, split
 from goqueue.spark.portable import Portable
-from goqueue.spark.queue_options import is_queue, queue_options, refuse_table
+from goqueue.spark.queues.options import is_queue, queue_options, refuse_table
 from goqueue.spark.schema import arrow_schema, table_schema
 from goqueue.spark.tasks import Task, read_task
 from goqueue.spark.typed.table import TypedColumns, TypedStep, load_schemas, typed_table_schema
@@ -52,7 +52,7 @@ class GoQueueDataSource(Portable, DataSource):
     def schema(self) -> StructType:
         settle_process()
         if is_queue(self.options):
-            from goqueue.spark.queue_tasks import queue_schema
+            from goqueue.spark.queues.tasks import queue_schema
 
             return queue_schema(has_headers=queue_options(self.options).read.has_headers)
         # Whether this is a table or a stream is not known yet, so only shared options are read.
@@ -67,10 +67,10 @@ class GoQueueDataSource(Portable, DataSource):
         return TableReader(options, schema, self._step(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from goqueue.spark.streaming import StreamReader
+        from goqueue.spark.streams.reader import StreamReader
 
         if is_queue(self.options):
-            from goqueue.spark.queue_streaming import QueueStreamReader
+            from goqueue.spark.queues.reader import QueueStreamReader
 
             return QueueStreamReader(queue_options(self.options), schema)
         options = read_options(self.options, is_streaming=True)
@@ -86,14 +86,14 @@ class GoQueueDataSource(Portable, DataSource):
         return self._typed
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from goqueue.spark.sink import TableWriter
-        from goqueue.spark.write_options import write_options
+        from goqueue.spark.sink.options import write_options
+        from goqueue.spark.sink.writers import TableWriter
 
         return TableWriter(write_options(self.options), schema, is_overwriting=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from goqueue.spark.sink import StreamWriter
-        from goqueue.spark.write_options import write_options
+        from goqueue.spark.sink.options import write_options
+        from goqueue.spark.sink.writers import StreamWriter
 
         return StreamWriter(write_options(self.options), schema, is_overwriting=overwrite)
 

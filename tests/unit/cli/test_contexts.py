@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from goqueue.cli import settings
+from goqueue.cli.commands import config
 from goqueue.cli.context import (
     BOOTSTRAP_DEFAULT,
     Call,
@@ -32,7 +32,7 @@ class Shell:
         self.capsys = capsys
 
     def __call__(self, *arguments: str) -> str:
-        command = typer.main.get_command(settings.app)
+        command = typer.main.get_command(config.app)
         add_shared_options(command)
         call = Call(environ={"GOQUEUE_CLI_CONFIG": str(self.file)})
         command.main(list(arguments), standalone_mode=False, obj=call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -25,8 +26,8 @@ from goqueue.groups import (
     Reply,
     Sync,
 )
-from goqueue.groups.consumer_protocol import encode_subscription
-from goqueue.groups.partitions import Partition
+from goqueue.groups.assignment.partitions import Partition
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError
 
 GROUP = "shop"
@@ -112,7 +113,7 @@ class Desk:
     def ask(self, name: str, *args: Any) -> Answer:
         answer = Answer()
         try:
-            call = getattr(self.coordinator, name)
+            call = attrgetter(name)(self.coordinator)
             self._perform(call(*args, token=answer, now_ms=self.now_ms))
         except GoQueueError as error:
             answer.result = error
@@ -162,12 +163,12 @@ class Desk:
         call = CommitOffsets(
             group_id=GROUP, member_id=member_id, generation=generation, offsets=[one], **fields
         )
-        return self.ask("commit_offsets", call)
+        return self.ask("offsets.commit", call)
 
     # Questions
 
     def committed(self, topic: str = "a", partition: int = 0) -> int | None:
-        known = self.coordinator.fetch_offsets(GROUP).get(topic, {})
+        known = self.coordinator.offsets.fetch(GROUP).get(topic, {})
         return known[partition].offset if partition in known else None
 
     @property
@@ -206,7 +207,7 @@ def public_state(coordinator: Coordinator) -> list[Any]:
     return [
         (
             msgspec.to_builtins(coordinator.describe_group(group.group_id), enc_hook=sorted),
-            coordinator.fetch_offsets(group.group_id),
+            coordinator.offsets.fetch(group.group_id),
         )
         for group in groups
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.config import GroupSettings
 from goqueue.groups import GroupState, Join
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.groups.limits import ASSIGNED_AT_ONCE_MAX
 from goqueue.model.errors import GroupFull, LimitReached
 from tests.unit.effort import steps_of

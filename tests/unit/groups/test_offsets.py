@@ -81,22 +81,22 @@ def test_a_stale_member_is_told_when_it_fetches() -> None:
     desk.consumer("m1", 0)
     for member_id, epoch, error in (("m1", 0, StaleMemberEpoch), ("m2", 1, UnknownMember)):
         try:
-            desk.coordinator.fetch_offsets(GROUP, member_id=member_id, member_epoch=epoch)
+            desk.coordinator.offsets.fetch(GROUP, member_id=member_id, member_epoch=epoch)
         except error:
             continue
         raise AssertionError(f"{member_id} at {epoch} was not refused")
-    assert desk.coordinator.fetch_offsets(GROUP, member_id="m1", member_epoch=1) == {}
+    assert desk.coordinator.offsets.fetch(GROUP, member_id="m1", member_epoch=1) == {}
 
 
 def test_fetching_selects_partitions_and_leaves_out_the_unknown() -> None:
     desk = Desk()
     desk.commit(1, partition=0)
     desk.commit(2, partition=1, topic="b", metadata="note")
-    fetched = desk.coordinator.fetch_offsets(GROUP, {"b": [0, 1], "c": [0]})
+    fetched = desk.coordinator.offsets.fetch(GROUP, {"b": [0, 1], "c": [0]})
     assert fetched["b"].keys() == {1}
     assert fetched["b"][1].metadata == "note"
     assert fetched["c"] == {}
-    assert desk.coordinator.fetch_offsets("no such group", {"a": [0]}) == {}
+    assert desk.coordinator.offsets.fetch("no such group", {"a": [0]}) == {}
 
 
 def test_an_offset_is_visible_only_when_it_is_durable() -> None:
@@ -199,16 +199,16 @@ def test_offsets_can_be_deleted_unless_their_topic_is_read() -> None:
     desk.commit(1, topic="b")
     desk.commit(1, topic="a")
     desk.settle_classic("m1")
-    errors = desk.ask("delete_offsets", GROUP, {"a": [0], "b": [0, 9]}).result.errors
+    errors = desk.ask("offsets.delete", GROUP, {"a": [0], "b": [0, 9]}).result.errors
     assert [type(error) for error in errors.values()] == [GroupSubscribedToTopic]
     assert (desk.committed("a"), desk.committed("b")) == (1, None)
-    assert desk.ask("delete_offsets", "other", {"a": [0]}).error is UnknownGroup
+    assert desk.ask("offsets.delete", "other", {"a": [0]}).error is UnknownGroup
 
 
 def test_offsets_of_a_living_group_of_another_kind_are_its_own_affair() -> None:
     desk = Desk()
     desk.join(new="w1", protocol_type="connect", protocols=(("x", b""),))
-    assert desk.ask("delete_offsets", GROUP, {"a": [0]}).error is GroupNotEmpty
+    assert desk.ask("offsets.delete", GROUP, {"a": [0]}).error is GroupNotEmpty
 
 
 def test_an_empty_group_can_be_deleted_with_its_offsets() -> None:

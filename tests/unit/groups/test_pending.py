@@ -57,7 +57,7 @@ class PendingDesk(Desk):
         )
         answer = Answer()
         try:
-            effects = self.coordinator.commit_offsets(
+            effects = self.coordinator.offsets.commit(
                 call, identity=identity, token=answer, now_ms=self.now_ms
             )
         except Exception as error:
@@ -74,14 +74,14 @@ class PendingDesk(Desk):
 
     @property
     def offset(self) -> int | None:
-        found: CommittedOffset | None = self.coordinator.fetch_offsets(GROUP).get("a", {}).get(0)
+        found: CommittedOffset | None = self.coordinator.offsets.fetch(GROUP).get("a", {}).get(0)
         return None if found is None else found.offset
 
     @property
     def is_unstable(self) -> bool:
-        unstable = self.coordinator.unstable_offsets(GROUP)
-        assert unstable == self.coordinator.unstable_offsets(GROUP, {"a": [0, 1]})
-        assert self.coordinator.unstable_offsets(GROUP, {"a": [1]}) == frozenset()
+        unstable = self.coordinator.offsets.unstable(GROUP)
+        assert unstable == self.coordinator.offsets.unstable(GROUP, {"a": [0, 1]})
+        assert self.coordinator.offsets.unstable(GROUP, {"a": [1]}) == frozenset()
         return bool(unstable)
 
 
@@ -157,7 +157,7 @@ def test_who_wants_stable_offsets_is_told_to_wait() -> None:
     desk = PendingDesk()
     desk.commit(3)
     desk.commit_pending(5)
-    fetch = desk.coordinator.fetch_offsets
+    fetch = desk.coordinator.offsets.fetch
     with pytest.raises(UnstableOffsetCommit):
         fetch(GROUP, require_stable=True)
     with pytest.raises(UnstableOffsetCommit):
@@ -217,7 +217,7 @@ def test_deleting_the_group_or_the_topic_takes_pending_offsets_along() -> None:
 def test_deleting_an_offset_takes_a_pending_one_along() -> None:
     desk = PendingDesk()
     desk.commit_pending(5)
-    assert desk.ask("delete_offsets", GROUP, {"a": [0]}).error is None
+    assert desk.ask("offsets.delete", GROUP, {"a": [0]}).error is None
     desk.end()
     assert desk.offset is None
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.groups import CommittedOffset, GroupType
-from goqueue.groups.consumer_protocol import (
+from goqueue.groups.classic.embedded_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,

@@ -248,7 +248,7 @@ class Groups:
         partition of the offsets topic, when that transaction commits.
         """
         return self._call(
-            call.group_id, lambda one, **at: one.commit_offsets(call, identity=identity, **at)
+            call.group_id, lambda one, **at: one.offsets.commit(call, identity=identity, **at)
         )
 
     def fetch_offsets(
@@ -265,7 +265,7 @@ class Groups:
         if shard is None:
             return {}
         shard.check_committed()
-        return shard.machine.fetch_offsets(
+        return shard.machine.offsets.fetch(
             group_id,
             partitions,
             member_id=member_id,
@@ -282,7 +282,7 @@ class Groups:
         shard = self._find(group_id)
         if shard is None:
             return frozenset()
-        return shard.machine.unstable_offsets(group_id, partitions)
+        return shard.machine.offsets.unstable(group_id, partitions)
 
     def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """Apply a transaction marker that was committed in an offsets partition."""
@@ -295,7 +295,7 @@ class Groups:
         self, group_id: str, partitions: Mapping[str, Collection[int]]
     ) -> Promise[OffsetErrors]:
         return self._call(
-            group_id, lambda one, **at: one.delete_offsets(group_id, partitions, **at)
+            group_id, lambda one, **at: one.offsets.delete(group_id, partitions, **at)
         )
 
     # Administration

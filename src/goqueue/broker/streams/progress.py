@@ -24,8 +24,8 @@ from goqueue.groups import (
     Partition,
     Partitions,
 )
-from goqueue.groups.classic_roster import read_topics
-from goqueue.groups.consumer_protocol import PROTOCOL_TYPE
+from goqueue.groups.classic.embedded_protocol import PROTOCOL_TYPE
+from goqueue.groups.classic.roster import read_topics
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     GoQueueError,

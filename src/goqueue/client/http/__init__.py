@@ -1,21 +1,28 @@
 """The client of the HTTP API, with threads (`Client`) and with coroutines (`AsyncClient`).
 
-Requests are values made in `requests`; `transport` carries them, `attempts` says whether they are
-sent again. What takes several requests is a state machine without connections (`workload`,
-`membership`, `batching`, `reading`), and two thin shells around it. It knows of the broker what
-crosses the wire, and nothing else.
+`requests` builds requests as values; `transport` sends them and retries. Operations of several
+requests are state machines without connections (`consumers`, `batching`, `reading`) with two thin
+wrappers, one for threads and one for coroutines. It depends on the bodies that cross the wire, and
+on nothing inside the broker.
 """
 
 from goqueue.client.errors import BrokerRefused, BrokerUnready, ConnectionLost, Unreachable
 from goqueue.client.http.async_client import AsyncClient
-from goqueue.client.http.async_consumer import AsyncConsumer
 from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.client import Client
-from goqueue.client.http.consumer import Consumer
-from goqueue.client.http.membership import Rebalance
+from goqueue.client.http.consumers import (
+    AsyncConsumer,
+    AsyncStreamConsumer,
+    Consumer,
+    ConsumerSettings,
+    Rebalance,
+    Reject,
+    Retry,
+    StreamConsumer,
+    Tally,
+)
 from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
-from goqueue.client.http.producer import AsyncProducer, Producer
-from goqueue.client.http.publishing import PartlyPublished
+from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer
 from goqueue.client.http.queue_answers import (
     Lanes,
     PeekedMessage,
@@ -30,9 +37,7 @@ from goqueue.client.http.requests.messages import Page
 from goqueue.client.http.requests.schedules import Schedule
 from goqueue.client.http.requests.schemas import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.settings import HttpSettings, RetrySettings
-from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.transactions import AsyncTransaction, Transaction
-from goqueue.client.http.workload import ConsumerSettings, Reject, Retry, Tally
 from goqueue.wire.http.bodies.cluster import (
     Change,
     Cluster,

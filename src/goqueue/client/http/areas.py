@@ -1,4 +1,4 @@
-"""The areas of the API, for threads and for coroutines: thin shells around the same requests."""
+"""The areas of the API, for threads and for coroutines: thin wrappers around the same requests."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class AsyncGroups(AsyncShell[GroupRequests]):
 
 
 class Queue(Shell[QueueRequests]):
-    """The messages of a topic as one queue group has them."""
+    """The messages of a topic, as delivered to one queue group."""
 
     receive = call(QueueRequests.receive)
     ack = call(QueueRequests.ack)
@@ -104,7 +104,7 @@ class Queue(Shell[QueueRequests]):
 
 
 class AsyncQueue(AsyncShell[QueueRequests]):
-    """The messages of a topic as one queue group has them."""
+    """The messages of a topic, as delivered to one queue group."""
 
     receive = async_call(QueueRequests.receive)
     ack = async_call(QueueRequests.ack)
@@ -122,7 +122,7 @@ class AsyncQueue(AsyncShell[QueueRequests]):
 
 
 class Schedules(Shell[ScheduleRequests]):
-    """Messages that appear in their topics later."""
+    """Delayed messages."""
 
     list_page = call(ScheduleRequests.list_page)
     count = call(ScheduleRequests.count)
@@ -139,7 +139,7 @@ class Schedules(Shell[ScheduleRequests]):
         from_: Moment | None = None,
         until: Moment | None = None,
     ) -> Iterator[ScheduleEntry]:
-        """All schedules of a stretch of time, asked for page by page."""
+        """Yield all schedules in a range of time, fetched page by page."""
         cursor = ""
         while True:
             page = self.list_page(topic=topic, from_=from_, until=until, limit=_PAGE, cursor=cursor)
@@ -150,7 +150,7 @@ class Schedules(Shell[ScheduleRequests]):
 
 
 class AsyncSchedules(AsyncShell[ScheduleRequests]):
-    """Messages that appear in their topics later."""
+    """Delayed messages."""
 
     list_page = async_call(ScheduleRequests.list_page)
     count = async_call(ScheduleRequests.count)
@@ -167,7 +167,7 @@ class AsyncSchedules(AsyncShell[ScheduleRequests]):
         from_: Moment | None = None,
         until: Moment | None = None,
     ) -> AsyncIterator[ScheduleEntry]:
-        """All schedules of a stretch of time, asked for page by page."""
+        """Yield all schedules in a range of time, fetched page by page."""
         cursor = ""
         while True:
             page = await self.list_page(
@@ -181,7 +181,7 @@ class AsyncSchedules(AsyncShell[ScheduleRequests]):
 
 
 class DeadLetters(Shell[DeadLetterRequests]):
-    """The dead letters of a topic, and the jobs that bring them back."""
+    """The dead letters of a topic, and the jobs that redrive them."""
 
     list_page = call(DeadLetterRequests.list_page)
     preview = call(DeadLetterRequests.preview)
@@ -193,7 +193,7 @@ class DeadLetters(Shell[DeadLetterRequests]):
     cancel = call(DeadLetterRequests.cancel)
 
     def list_all(self, filter: LetterFilter = NO_FILTER) -> Iterator[DeadLetter]:
-        """All dead letters that are meant, asked for page by page."""
+        """Yield all matching dead letters, fetched page by page."""
         cursor = ""
         while True:
             page = self.list_page(filter, limit=_PAGE, cursor=cursor)
@@ -204,7 +204,7 @@ class DeadLetters(Shell[DeadLetterRequests]):
 
 
 class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
-    """The dead letters of a topic, and the jobs that bring them back."""
+    """The dead letters of a topic, and the jobs that redrive them."""
 
     list_page = async_call(DeadLetterRequests.list_page)
     preview = async_call(DeadLetterRequests.preview)
@@ -216,7 +216,7 @@ class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
     cancel = async_call(DeadLetterRequests.cancel)
 
     async def list_all(self, filter: LetterFilter = NO_FILTER) -> AsyncIterator[DeadLetter]:
-        """All dead letters that are meant, asked for page by page."""
+        """Yield all matching dead letters, fetched page by page."""
         cursor = ""
         while True:
             page = await self.list_page(filter, limit=_PAGE, cursor=cursor)
@@ -228,21 +228,21 @@ class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
 
 
 class Node(Shell[NodeRequests]):
-    """The node at the address of the client."""
+    """The node at the client's address."""
 
     health = call(NodeRequests.health)
     version = call(NodeRequests.version)
 
 
 class AsyncNode(AsyncShell[NodeRequests]):
-    """The node at the address of the client."""
+    """The node at the client's address."""
 
     health = async_call(NodeRequests.health)
     version = async_call(NodeRequests.version)
 
 
 class Cluster(Shell[ClusterRequests]):
-    """The nodes of the cluster, and where they keep partitions."""
+    """The nodes of the cluster, and the placement of partitions."""
 
     info = call(ClusterRequests.info)
     health = call(ClusterRequests.health)
@@ -265,7 +265,7 @@ class Cluster(Shell[ClusterRequests]):
 
 
 class AsyncCluster(AsyncShell[ClusterRequests]):
-    """The nodes of the cluster, and where they keep partitions."""
+    """The nodes of the cluster, and the placement of partitions."""
 
     info = async_call(ClusterRequests.info)
     health = async_call(ClusterRequests.health)

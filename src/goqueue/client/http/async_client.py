@@ -1,4 +1,4 @@
-"""`goqueue.AsyncClient`: everything that the HTTP API can do, for coroutines.
+"""`goqueue.AsyncClient`: the whole HTTP API, for coroutines.
 
     from goqueue import AsyncClient
 
@@ -7,7 +7,7 @@
         async for message in client.follow("orders"):
             ...
 
-One client belongs to one event loop; its connections are shared and kept.
+A client belongs to one event loop; its connections are pooled.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from goqueue.client.http.areas import (
     AsyncSchedules,
     AsyncTopics,
 )
-from goqueue.client.http.async_consumer import AsyncConsumer
 from goqueue.client.http.batching import ProducerSettings
-from goqueue.client.http.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.async_consumer import AsyncConsumer
+from goqueue.client.http.consumers.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.stream_consumer import AsyncStreamConsumer
+from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
 from goqueue.client.http.moments import Duration, Place, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
-from goqueue.client.http.producer import AsyncProducer
-from goqueue.client.http.publishing import publish_all
+from goqueue.client.http.producer import AsyncProducer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, AsyncMessageReader, OnDamage, Progress
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
@@ -50,7 +51,6 @@ from goqueue.client.http.schemas import AsyncSchemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import AsyncShell, async_call
 from goqueue.client.http.steps import take_steps_async
-from goqueue.client.http.stream_consumer import AsyncStreamConsumer
 from goqueue.client.http.transactions import (
     AsyncQueries,
     AsyncTransaction,
@@ -58,13 +58,12 @@ from goqueue.client.http.transactions import (
     Script,
 )
 from goqueue.client.http.transport import AsyncTransport
-from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
 from goqueue.wire.http.fields import Start
 
 
 class AsyncClient(AsyncShell[MessageRequests]):
-    """A broker, through its HTTP API."""
+    """A client of the HTTP API of a broker."""
 
     def __init__(
         self, address: str = ADDRESS_DEFAULT, settings: HttpSettings | None = None
@@ -86,13 +85,13 @@ class AsyncClient(AsyncShell[MessageRequests]):
     async def publish_many(
         self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
     ) -> list[Published]:
-        """Publish messages in their order; raises `PartlyPublished` when some were not."""
+        """Publish messages in order; raise `PartlyPublished` if some were not published."""
         return await take_steps_async(publish_all(topic, messages, acks), self._transport)
 
     def producer(
         self, settings: ProducerSettings | None = None, *, acks: Acks = "all"
     ) -> AsyncProducer:
-        """Publish in the background, in batches; a future for each message."""
+        """Publish in the background, in batches, with a future for each message."""
         return AsyncProducer(self._transport, settings or ProducerSettings(), acks)
 
     def read(
@@ -107,7 +106,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> AsyncMessageReader:
-        """The messages of a topic from a place on, to `until` or to the newest."""
+        """Read the messages of a topic from a position, up to `until` or to the end."""
         progress = Progress(topic, partition, offset, from_, until, False, limit, on_damage, cursor)
         return AsyncMessageReader(self._transport, progress, 0)
 
@@ -123,16 +122,16 @@ class AsyncClient(AsyncShell[MessageRequests]):
         wait: Duration = FOLLOW_WAIT_SECONDS,
         on_damage: OnDamage | None = None,
     ) -> AsyncMessageReader:
-        """The messages of a topic as they come, until the reader is closed.
+        """Read the messages of a topic as they arrive, until the reader is closed.
 
-        Its `cursor` can be kept, and given to another reader that goes on there.
+        Its `cursor` can be stored, and given to another reader that continues there.
         """
         begin = None if offset is not None else from_
         progress = Progress(topic, partition, offset, begin, None, True, limit, on_damage, cursor)
         return AsyncMessageReader(self._transport, progress, wait)
 
     def queue(self, topic: str, *, group: str, consumer: str | None = None) -> AsyncQueue:
-        """The messages of a topic as a queue group has them; the first receive makes the group."""
+        """The messages of a topic for a queue group; the first receive creates the group."""
         requests = QueueRequests(topic, group, consumer or new_consumer_name())
         return AsyncQueue(requests, self._transport)
 
@@ -147,7 +146,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         shutdown: Duration = 30,
         name: str | None = None,
     ) -> AsyncConsumer:
-        """Have a handler called for each message of a queue; see `AsyncConsumer`."""
+        """Call a handler for each message of a queue; see `AsyncConsumer`."""
         settings = ConsumerSettings(
             concurrency=concurrency,
             prefetch=prefetch,
@@ -188,16 +187,17 @@ class AsyncClient(AsyncShell[MessageRequests]):
         return AsyncStreamConsumer(self._transport, Membership(requests, settings))
 
     def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> AsyncDeadLetters:
-        """The dead letters of a topic, and the jobs that bring them back."""
+        """The dead letters of a topic, and the jobs that redrive them."""
         return AsyncDeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
 
     def transaction(
         self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
     ) -> AsyncTransaction:
-        """A block whose messages, acks and offsets count together or not at all.
+        """Begin a transaction: the effects of its block become visible together or not at all.
 
-        Give a writer that restarts a `transactional_id` that it keeps: beginning under it aborts
-        what an earlier life left open. Without an end within `timeout` the broker aborts.
+        Use a fixed `transactional_id` for a writer that restarts: beginning a transaction with it
+        aborts the one that its previous run left open. The broker aborts a transaction that does
+        not end within `timeout`.
         """
         return AsyncTransaction(self._transport, Script(transactional_id, timeout))
 

@@ -1,4 +1,4 @@
-"""Gathers messages into batches by count, bytes and time; no threads, no clock of its own."""
+"""Collects messages into batches by count, bytes and time; it has no threads and no clock."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from goqueue.wire.http.fields import MESSAGES_MAX
 
 F = TypeVar("F")
 
-# Brokers take 16 MiB at once by default; one byte between two messages, and room for the rest.
+# Brokers accept 16 MiB per request by default; messages are separated by one byte, and the rest of
+# the body needs some room.
 BODY_BYTES_MAX = 15 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """When a batch is full, how long it waits for more, and how much may wait in all."""
+    """The size of a batch, how long it lingers, and how much may be buffered."""
 
     batch_messages_max: int = 500
     batch_bytes_max: int = 1 << 20
     linger_ms: int = 5
-    # A publisher that is faster than the broker waits once so much is on its way.
+    # Back-pressure: a publisher that is faster than the broker waits at these limits.
     buffer_messages_max: int = 10_000
     buffer_bytes_max: int = 64 << 20
-    in_flight_max: int = 4  # requests of different topics or turns; one topic's batches keep order
+    in_flight_max: int = 4  # concurrent requests; the batches of one topic stay in order
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch_messages_max <= MESSAGES_MAX:
@@ -41,7 +42,7 @@ class ProducerSettings:
 
 @dataclass(slots=True)
 class Batch(Generic[F]):
-    """Messages of one topic that go out together, each with the future that waits for it."""
+    """Messages of one topic that are sent together, each with its future."""
 
     topic: str
     due_ms: float
@@ -57,17 +58,17 @@ class Batch(Generic[F]):
 
 @dataclass(slots=True)
 class Batcher(Generic[F]):
-    """What waits to be sent. A topic has one request under way at a time, so its order is kept."""
+    """The messages to send. A topic has one request in flight at a time, which keeps its order."""
 
     settings: ProducerSettings
-    message_count: int = 0  # waiting or on their way
+    message_count: int = 0  # buffered or in flight
     byte_count: int = 0
     _queues: dict[str, deque[Batch[F]]] = field(default_factory=dict)
     _busy: set[str] = field(default_factory=set)
     _is_flushing: bool = False
 
     def has_room(self, size: int) -> bool:
-        """Whether a message may be added; one that is larger than the buffer goes alone."""
+        """Whether a message may be added; one that is larger than the buffer is sent alone."""
         if not self.message_count:
             return True
         settings = self.settings
@@ -85,7 +86,7 @@ class Batcher(Generic[F]):
         self.byte_count += len(part)
 
     def take(self, now_ms: float) -> Batch[F] | None:
-        """A batch that shall go now, or None."""
+        """Return a batch to send now, or None."""
         if len(self._busy) >= self.settings.in_flight_max:
             return None
         for topic, queue in self._queues.items():
@@ -98,7 +99,7 @@ class Batcher(Generic[F]):
         return None
 
     def done(self, batch: Batch[F]) -> None:
-        """The request of a batch has ended, well or not."""
+        """Note that the request of a batch has ended, successfully or not."""
         self._busy.discard(batch.topic)
         self.message_count -= len(batch.parts)
         self.byte_count -= sum(map(len, batch.parts))
@@ -106,11 +107,11 @@ class Batcher(Generic[F]):
             self._is_flushing = False
 
     def flush(self) -> None:
-        """Let nothing linger until everything is out."""
+        """Stop lingering until everything has been sent."""
         self._is_flushing = self.message_count > 0
 
     def next_due_ms(self) -> float | None:
-        """When something becomes due that is not yet; None while only answers can change that."""
+        """When the next batch becomes due; None if that depends only on responses."""
         if len(self._busy) >= self.settings.in_flight_max:
             return None
         idle = (queue[0].due_ms for topic, queue in self._queues.items() if topic not in self._busy)
@@ -134,7 +135,7 @@ class Batcher(Generic[F]):
 
 
 def split(parts: Iterable[bytes]) -> Iterator[Sequence[bytes]]:
-    """Messages in lists that a broker takes at once."""
+    """Split messages into lists that fit into one request each."""
     chunk: list[bytes] = []
     size = 0
     for part in parts:

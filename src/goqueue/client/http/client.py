@@ -1,4 +1,4 @@
-"""`goqueue.Client`: everything that the HTTP API can do, for programs that use threads or none.
+"""`goqueue.Client`: the whole HTTP API, for programs with or without threads.
 
     from goqueue import Client
 
@@ -8,7 +8,7 @@
         for message in client.queue("orders", group="billing").receive(wait=5):
             ...
 
-One client may be used by many threads; its connections are shared and kept.
+Many threads may use one client; its connections are pooled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Self
 
 from goqueue.client.http.areas import Cluster, DeadLetters, Groups, Node, Queue, Schedules, Topics
 from goqueue.client.http.batching import ProducerSettings
-from goqueue.client.http.consumer import Consumer
-from goqueue.client.http.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.consumer import Consumer
+from goqueue.client.http.consumers.membership import Membership, OnRebalance, StreamSettings
+from goqueue.client.http.consumers.stream_consumer import StreamConsumer
+from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
 from goqueue.client.http.moments import Duration, Place, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
-from goqueue.client.http.producer import Producer
-from goqueue.client.http.publishing import publish_all
+from goqueue.client.http.producer import Producer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
@@ -43,16 +44,14 @@ from goqueue.client.http.schemas import Schemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import Shell, call
 from goqueue.client.http.steps import take_steps
-from goqueue.client.http.stream_consumer import StreamConsumer
 from goqueue.client.http.transactions import Queries, Script, Transaction, Transactions
 from goqueue.client.http.transport import Transport
-from goqueue.client.http.workload import ConsumerSettings
 from goqueue.wire.http.bodies.groups import PartitionReset
 from goqueue.wire.http.fields import Start
 
 
 class Client(Shell[MessageRequests]):
-    """A broker, through its HTTP API."""
+    """A client of the HTTP API of a broker."""
 
     def __init__(
         self, address: str = ADDRESS_DEFAULT, settings: HttpSettings | None = None
@@ -74,11 +73,11 @@ class Client(Shell[MessageRequests]):
     def publish_many(
         self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
     ) -> list[Published]:
-        """Publish messages in their order; raises `PartlyPublished` when some were not."""
+        """Publish messages in order; raise `PartlyPublished` if some were not published."""
         return take_steps(publish_all(topic, messages, acks), self._transport)
 
     def producer(self, settings: ProducerSettings | None = None, *, acks: Acks = "all") -> Producer:
-        """Publish in the background, in batches; a future for each message."""
+        """Publish in the background, in batches, with a future for each message."""
         return Producer(self._transport, settings or ProducerSettings(), acks)
 
     def read(
@@ -93,7 +92,7 @@ class Client(Shell[MessageRequests]):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> MessageReader:
-        """The messages of a topic from a place on, to `until` or to the newest."""
+        """Read the messages of a topic from a position, up to `until` or to the end."""
         progress = Progress(topic, partition, offset, from_, until, False, limit, on_damage, cursor)
         return MessageReader(self._transport, progress, 0)
 
@@ -109,16 +108,16 @@ class Client(Shell[MessageRequests]):
         wait: Duration = FOLLOW_WAIT_SECONDS,
         on_damage: OnDamage | None = None,
     ) -> MessageReader:
-        """The messages of a topic as they come, until the reader is closed.
+        """Read the messages of a topic as they arrive, until the reader is closed.
 
-        Its `cursor` can be kept, and given to another reader that goes on there.
+        Its `cursor` can be stored, and given to another reader that continues there.
         """
         begin = None if offset is not None else from_
         progress = Progress(topic, partition, offset, begin, None, True, limit, on_damage, cursor)
         return MessageReader(self._transport, progress, wait)
 
     def queue(self, topic: str, *, group: str, consumer: str | None = None) -> Queue:
-        """The messages of a topic as a queue group has them; the first receive makes the group."""
+        """The messages of a topic for a queue group; the first receive creates the group."""
         requests = QueueRequests(topic, group, consumer or new_consumer_name())
         return Queue(requests, self._transport)
 
@@ -133,7 +132,7 @@ class Client(Shell[MessageRequests]):
         shutdown: Duration = 30,
         name: str | None = None,
     ) -> Consumer:
-        """Have a handler called for each message of a queue; see `Consumer`."""
+        """Call a handler for each message of a queue; see `Consumer`."""
         settings = ConsumerSettings(
             concurrency=concurrency,
             prefetch=prefetch,
@@ -174,16 +173,17 @@ class Client(Shell[MessageRequests]):
         return StreamConsumer(self._transport, Membership(requests, settings))
 
     def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> DeadLetters:
-        """The dead letters of a topic, and the jobs that bring them back."""
+        """The dead letters of a topic, and the jobs that redrive them."""
         return DeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
 
     def transaction(
         self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
     ) -> Transaction:
-        """A block whose messages, acks and offsets count together or not at all.
+        """Begin a transaction: the effects of its block become visible together or not at all.
 
-        Give a writer that restarts a `transactional_id` that it keeps: beginning under it aborts
-        what an earlier life left open. Without an end within `timeout` the broker aborts.
+        Use a fixed `transactional_id` for a writer that restarts: beginning a transaction with it
+        aborts the one that its previous run left open. The broker aborts a transaction that does
+        not end within `timeout`.
         """
         return Transaction(self._transport, Script(transactional_id, timeout))
 

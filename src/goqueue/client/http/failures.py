@@ -1,7 +1,7 @@
-"""What can go wrong with a request, as the same errors that the broker itself raises.
+"""Maps failed requests to the exceptions that the broker itself raises.
 
-Problem details name their error by `code`; the class with that code is raised here with the
-broker's own words, so that `except UnknownTopic` works on both sides of the wire.
+Problem details contain a `code`; the class with that code is raised here with the broker's message,
+so that `except UnknownTopic` works on both sides of the wire.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems
 from goqueue.wire.http.bodies import registry
 
-TEXT_SHOWN = 200  # of an answer that is not ours
+TEXT_SHOWN = 200  # characters of a response that is not a GoQueue response
 RETRY_AFTER_SECONDS_MAX = 60.0
 _ERROR_STATUS_MIN = 400
-# What an answer with this status asked for was not done, and may be done later. Codes that are
-# retryable under another status (an unknown topic, a stale epoch) stay what they are when the same
-# request is sent again: here is no metadata that could have been old.
+# A request with one of these statuses was not executed, and may succeed later. Codes that are
+# retryable under another status (an unknown topic, a stale epoch) return the same result when the
+# same request is sent again: this client caches no metadata that could be stale.
 _PASSING_STATUSES = frozenset({408, 421, 429, 502, 503, 504, 507})
-# These say that nobody knows whether the request was done.
+# With these statuses it is unknown whether the request was executed.
 _UNCERTAIN_CODES = frozenset(
     {errors.RequestTimedOut.code, errors.StorageFailed.code, errors.NotEnoughReplicas.code}
 )
@@ -35,22 +35,22 @@ _REASONS = {number: reason for reason, number in registry.NUMBERS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One attempt that came to nothing."""
+    """One failed attempt."""
 
     error: GoQueueError
     is_passing: bool  # another attempt may succeed
-    is_uncertain: bool = False  # the request may have been done
-    wait_seconds_min: float = 0.0  # the broker asked for so much patience
+    is_uncertain: bool = False  # the request may have been executed
+    wait_seconds_min: float = 0.0  # the broker's Retry-After
 
 
 class Refusal(msgspec.Struct, kw_only=True):
-    """The part of problem details that a client acts on."""
+    """The fields of problem details that a client uses."""
 
     code: str = ""
     detail: str = ""
     title: str = ""
     retryable: bool = False
-    error_code: int = 0  # the schema registry knows its refusals by numbers
+    error_code: int = 0  # the schema registry identifies its errors by number
     message: str = ""
 
 
@@ -58,13 +58,13 @@ _decode_refusal = msgspec.json.Decoder(Refusal).decode
 
 
 def failure_of_answer(status: int, headers: Mapping[str, str], body: bytes) -> Failure | None:
-    """Why an answer is a refusal, or None when it is none."""
+    """The failure that a response reports, or None for success."""
     if status < _ERROR_STATUS_MIN:
         return None
     try:
         refusal = _decode_refusal(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        refusal = Refusal()  # not ours: a proxy, or another server altogether
+        refusal = Refusal()  # the response of a proxy, or of another server
     if refusal.error_code:
         return _failure_of_registry(status, headers, refusal)
     if not refusal.code:
@@ -103,7 +103,7 @@ def _failure_of_registry(status: int, headers: Mapping[str, str], refusal: Refus
 
 
 def error_of_code(code: str, text: str, *, is_retryable: bool) -> GoQueueError:
-    """The error that a code names, in the words of whoever sent it."""
+    """The exception for a code, with the text that came with it."""
     kind = ERRORS_BY_CODE.get(code)
     if kind is None:
         return BrokerUnready(text) if is_retryable else BrokerRefused(text)
@@ -111,12 +111,12 @@ def error_of_code(code: str, text: str, *, is_retryable: bool) -> GoQueueError:
 
 
 def error_of_problem(problem: problems.Problem) -> GoQueueError:
-    """The error of one item of a batch."""
+    """The exception for one item of a batch."""
     return error_of_code(problem.code, problem.detail, is_retryable=problem.retryable)
 
 
 def unreachable(url: str, reason: object) -> Failure:
-    """No connection was made, so nothing was done."""
+    """No connection was established, so the request was not executed."""
     text = f"No broker answers at {url} ({reason}); start one, or name another address."
     return Failure(Unreachable(text), is_passing=True)
 

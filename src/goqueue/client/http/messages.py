@@ -1,7 +1,7 @@
-"""Messages as a caller writes and reads them: bytes on both sides, exactly.
+"""Messages as callers write and read them: exact bytes on both sides.
 
-Text travels as it is and bytes that are not text as base64; which of the two is written beside
-each value, and neither can be seen from here.
+On the wire, text is sent as it is and other bytes as base64, with a field that says which. That is
+not visible to callers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NO_HEADERS: tuple[Header, ...] = ()
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A message to be published. Text becomes UTF-8; `None` as the value is a tombstone.
+    """A message to publish. Text is encoded as UTF-8; `None` as the value is a tombstone.
 
-    `delay` and `ttl` count seconds, or are timedeltas. `deliver_at` is a datetime with a time
-    zone, or milliseconds since 1970.
+    `delay` and `ttl` are seconds or timedeltas. `deliver_at` is a datetime with a time zone, or
+    milliseconds since 1970.
     """
 
     value: Data | None
@@ -45,7 +45,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message is stored or, if it was delayed, under which id it waits."""
+    """Where a message was stored, or the id under which a delayed message is scheduled."""
 
     topic: str
     id: str | None = None
@@ -61,7 +61,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as it is stored."""
+    """A stored message."""
 
     id: str
     topic: str
@@ -74,7 +74,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The value as UTF-8; a tombstone is empty."""
+        """The value as UTF-8 text; a tombstone is the empty string."""
         return (self.value or b"").decode()
 
     def json(self) -> Any:
@@ -82,12 +82,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.value or b"null")
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name, or None."""
+        """The last header with that name, or None."""
         return next((value for one, value in reversed(self.headers) if one == name), None)
 
 
 class ReceivedMessage(Message, frozen=True, kw_only=True):
-    """A message that this consumer holds until its lease ends; the receipt proves it."""
+    """A message leased to this consumer; the receipt proves the lease."""
 
     receipt: str
     group: str
@@ -99,7 +99,7 @@ class ReceivedMessage(Message, frozen=True, kw_only=True):
         return f"{self.id} (attempt {self.attempt})"
 
 
-# Every field that says nothing would be sent with every message.
+# Fields with default values are left out of every message.
 class _Publish(bodies.Publish, kw_only=True, omit_defaults=True):
     pass
 
@@ -126,7 +126,7 @@ def publish_body(message: Outgoing, acks: Acks) -> bytes:
 
 
 def encoded(message: Outgoing) -> bytes:
-    """A message as a part of the body that publishes many, so that its size is known early."""
+    """Encode a message for a body that publishes many, so that its size is known early."""
     return _encode(_Publish(**_fields(message)))
 
 
@@ -135,7 +135,7 @@ def batch_body(parts: Iterable[bytes], acks: Acks) -> bytes:
 
 
 def encoded_to(topic: str, message: Outgoing) -> bytes:
-    """A message with its topic, as a part of the body that publishes many in a transaction."""
+    """Encode a message with its topic, for a body that publishes many in a transaction."""
     return _encode(_PublishTo(topic=topic, **_fields(message)))
 
 
@@ -160,7 +160,7 @@ def message_of(answer: bodies.Message) -> Message:
 
 
 def stored_fields(answer: bodies.Message) -> dict[str, Any]:
-    """The fields that every message has, whatever else is told about it."""
+    """The fields that all kinds of messages share."""
     return {
         "id": answer.id,
         "topic": answer.topic,
@@ -178,7 +178,7 @@ def headers_of(headers: Iterable[bodies.HeaderRead]) -> tuple[Header, ...]:
 
 
 def content(text: str | None, encoding: Encoding) -> bytes | None:
-    """The bytes behind a text."""
+    """The bytes of a field, decoded from text or base64."""
     if text is None:
         return None
     return text.encode() if encoding == "utf8" else b64decode(text, validate=True)
@@ -213,7 +213,7 @@ def _headers(headers: Headers) -> list[bodies.Header]:
 
 
 def shown(data: Data | None, what: str) -> tuple[str | None, Encoding]:
-    """Data as it travels, and how it is to be read."""
+    """A field as it is sent, and its encoding."""
     if data is None or isinstance(data, str):
         return data, "utf8"
     if not isinstance(data, bytes | bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""Times and durations as Python has them, in the form that the API takes."""
+"""Converts times and durations from Python's types to those of the API."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TypeAlias
 
 from goqueue.model.errors import InvalidRequest
 
-Duration: TypeAlias = float | timedelta  # a number counts seconds
-Moment: TypeAlias = datetime | int  # a number counts milliseconds since 1970
-Place: TypeAlias = str | datetime | int | timedelta  # also "earliest", "2h", or so long before now
+Duration: TypeAlias = float | timedelta  # a number is in seconds
+Moment: TypeAlias = datetime | int  # a number is in milliseconds since 1970
+Place: TypeAlias = str | datetime | int | timedelta  # also "earliest"; a timedelta before now
 
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def duration_ms(duration: Duration) -> int:
-    """Milliseconds, never fewer than asked for: a part of one counts as a whole."""
+    """Convert to milliseconds, rounded up: never shorter than requested."""
     if not isinstance(duration, timedelta):
         try:
             duration = timedelta(seconds=duration)
@@ -28,7 +28,7 @@ def duration_ms(duration: Duration) -> int:
 
 
 def moment_ms(moment: Moment) -> int:
-    """Milliseconds since 1970, rounded up so that nothing is early."""
+    """Convert to milliseconds since 1970, rounded up: never early."""
     if isinstance(moment, int):
         return moment
     if moment.tzinfo is None:
@@ -40,7 +40,7 @@ def moment_ms(moment: Moment) -> int:
 
 
 def place_text(place: Place) -> str:
-    """Where to begin or to end, as a query says it."""
+    """A start or end position as a query parameter."""
     if isinstance(place, str):
         return place
     if isinstance(place, timedelta):

@@ -1,4 +1,4 @@
-"""Names that a client makes for itself, and lists of names."""
+"""Names that a client generates, and lists of names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _HOST_LENGTH_MAX = 60
 
 
 def new_consumer_name() -> str:
-    """A name that tells people which machine holds a message, and that no other consumer has."""
+    """Generate a unique name that shows which machine holds a message."""
     return f"{socket.gethostname()[:_HOST_LENGTH_MAX]}-{uuid.uuid4().hex[:8]}"
 
 
 def new_member_id() -> str:
-    """The client chooses it, so that a join whose answer was lost can be sent again."""
+    """Generate a member id here, so that a join whose response was lost can be repeated."""
     return uuid.uuid4().hex
 
 

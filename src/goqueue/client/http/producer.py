@@ -1,13 +1,13 @@
-"""Publishing in the background: messages go out in batches, each with a future of its own.
+"""Publishes lists of messages, and single messages in the background, in batches.
 
     with client.producer() as producer:
         future = producer.send("orders", "hello", key="42")
         ...
     future.result().offset
 
-Leaving the block waits until everything is answered. A message that was not published has its
-error in its future, and `flush` and `close` raise the first such error since the last flush, so
-that it cannot be overlooked.
+Leaving the block waits for all responses. A message that was not published has its error in its
+future, and `flush` and `close` raise the first such error since the last flush, so that it cannot
+be overlooked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
 
-from goqueue.client.http.batching import Batch, Batcher, ProducerSettings
+from goqueue.client.http.batching import Batch, Batcher, ProducerSettings, split
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published, encoded
 from goqueue.client.http.requests.messages import MessageRequests, Outcome
+from goqueue.client.http.steps import Steps
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
@@ -30,12 +31,51 @@ _CLOSED = "This producer is closed; make another one."
 _requests = MessageRequests()
 
 
+class PartlyPublished(GoQueueError):
+    """Some messages of a list were published and others were not.
+
+    `outcomes` has, for each message in the given order, its position or its error.
+    """
+
+    code = "partly_published"
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+        failed = [one for one in outcomes if isinstance(one, GoQueueError)]
+        super().__init__(
+            f"{len(failed)} of {len(outcomes)} messages were not published; the first because: "
+            f"{failed[0]} Look at .outcomes for each of them."
+        )
+
+
+def publish_all(
+    topic: str, messages: Iterable[Outgoing | Data], acks: Acks
+) -> Steps[list[Published]]:
+    """Publish messages in order, and stop at the first request that fails as a whole."""
+    parts = [encoded(one if isinstance(one, Outgoing) else Outgoing(one)) for one in messages]
+    outcomes: list[Outcome] = []
+    for chunk in split(parts):
+        try:
+            outcomes += yield _requests.publish_encoded(topic, chunk, acks=acks)
+        except GoQueueError as error:
+            if not outcomes:
+                raise
+            outcomes += [error] * (len(parts) - len(outcomes))
+            break
+    published = [one for one in outcomes if isinstance(one, Published)]
+    if len(published) < len(outcomes):
+        if len(outcomes) == 1 and isinstance(outcomes[0], GoQueueError):
+            raise outcomes[0]
+        raise PartlyPublished(outcomes)
+    return published
+
+
 def _now_ms() -> float:
     return time.monotonic() * 1000
 
 
 class Producer:
-    """May be used by many threads. `send` waits only when too much is on its way already."""
+    """A producer for any number of threads. `send` blocks only while the buffer is full."""
 
     def __init__(self, transport: Transport, settings: ProducerSettings, acks: Acks) -> None:
         self._transport = transport
@@ -54,10 +94,10 @@ class Producer:
     def send(
         self, topic: str, value: Data | Outgoing | None, *, key: Data | None = None, **fields: Any
     ) -> Future[Published]:
-        """Publish soon. `value` may be a whole `Outgoing`; else its fields are taken by name."""
+        """Publish in the background. Pass an `Outgoing` as the value, or its fields by name."""
         part = encoded(_outgoing(value, key, fields))
         future: Future[Published] = Future()
-        future.set_running_or_notify_cancel()  # what is handed over cannot be taken back
+        future.set_running_or_notify_cancel()  # a message that was sent cannot be cancelled
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self._batcher.has_room(len(part)))
             if self._is_closed:
@@ -67,7 +107,7 @@ class Producer:
         return future
 
     def flush(self) -> None:
-        """Wait until nothing is on its way; raise the first failure since the last flush."""
+        """Wait until everything has been sent; raise the first error since the last flush."""
         with self._changed:
             self._batcher.flush()
             self._changed.notify_all()
@@ -77,7 +117,7 @@ class Producer:
             raise failure
 
     def close(self) -> None:
-        """Flush, and end the threads behind."""
+        """Flush, and end the background threads."""
         try:
             self.flush()
         finally:
@@ -125,7 +165,7 @@ class Producer:
 
 
 class AsyncProducer:
-    """For the coroutines of one event loop. `send` waits only when too much is on its way."""
+    """A producer for one event loop. `send` waits only while the buffer is full."""
 
     def __init__(self, transport: AsyncTransport, settings: ProducerSettings, acks: Acks) -> None:
         self._transport = transport
@@ -140,7 +180,7 @@ class AsyncProducer:
     async def send(
         self, topic: str, value: Data | Outgoing | None, *, key: Data | None = None, **fields: Any
     ) -> asyncio.Future[Published]:
-        """Publish soon; the result is a future to await, or to leave to `flush`."""
+        """Publish in the background; await the returned future, or leave it to `flush`."""
         part = encoded(_outgoing(value, key, fields))
         async with self._changed:
             await self._changed.wait_for(
@@ -149,14 +189,14 @@ class AsyncProducer:
             if self._is_closed:
                 raise InvalidRequest(_CLOSED)
             future: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
-            # A failure that nobody awaits is raised by `flush`, so the loop need not complain.
+            # An error that nobody awaits is raised by `flush`, so the event loop need not log it.
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._batcher.add(topic, part, future, _now_ms())
         self._pump()
         return future
 
     async def flush(self) -> None:
-        """Wait until nothing is on its way; raise the first failure since the last flush."""
+        """Wait until everything has been sent; raise the first error since the last flush."""
         self._batcher.flush()
         self._pump()
         async with self._changed:
@@ -166,7 +206,7 @@ class AsyncProducer:
             raise failure
 
     async def close(self) -> None:
-        """Flush, and take no more messages."""
+        """Flush, and accept no more messages."""
         try:
             await self.flush()
         finally:
@@ -188,7 +228,7 @@ class AsyncProducer:
         await self.close()
 
     def _pump(self) -> None:
-        """Start a request for every batch that is due, and come back when the next one is."""
+        """Start a request for every batch that is due, and schedule a call for the next one."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
@@ -241,7 +281,7 @@ def _settle(
 ) -> None:
     for future, outcome in zip(futures, outcomes, strict=True):
         if future.done():
-            continue  # whoever waited has given up
+            continue  # the caller cancelled its future
         if isinstance(outcome, GoQueueError):
             future.set_exception(outcome)
         else:

@@ -1,7 +1,7 @@
-"""What a queue group answers: how it is set, how it fares, and the state of single messages.
+"""Responses about groups: settings, statistics, and the state of single messages.
 
-The broker makes these of structs of its core, which a client does not know; a test holds both
-sides together.
+The broker builds them from structs of its core, which a client cannot import; a test compares the
+two sides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StreamGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 
 
 class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a queue group takes, returns and gives up messages."""
+    """The settings of a queue group: leases, retries, dead-lettering."""
 
     visibility_ms: int
     deliveries_max: int
@@ -45,7 +45,7 @@ class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="queue"):
-    """A queue group: whoever receives a message has it alone, until it is acknowledged."""
+    """A queue group: each message is leased to one consumer until it is acknowledged."""
 
     name: str
     settings: QueueGroupSettings
@@ -53,7 +53,7 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What has happened since the node was started, in messages."""
+    """Counts of messages since the node started."""
 
     delivered: int
     redelivered: int
@@ -99,7 +99,7 @@ class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a group has still to do in a topic."""
+    """The backlog of a group in a topic."""
 
     group: str
     topic: str
@@ -128,7 +128,7 @@ class LanesOfGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lanes(msgspec.Struct, frozen=True, kw_only=True):
-    """The lanes of a topic: their rules, what they hold, and how each group fares."""
+    """The lanes of a topic: their rules, their contents, and the state of each group."""
 
     topic: str
     strict: bool
@@ -138,7 +138,7 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeekedMessage(Message, frozen=True, kw_only=True):
-    """A message and what has become of it in a group."""
+    """A message and its state in a group."""
 
     priority: str
     state: str

@@ -1,9 +1,8 @@
-"""Reading a topic message by message, to its end or for as long as one likes.
+"""Reads a topic message by message, to its end or continuously.
 
-A reader remembers where it is in every partition as a `cursor`, a short text that can be kept and
-given to another reader later. Records that are damaged on the broker's disk are never passed over
-in silence: without `on_damage` the reader raises `CorruptBatch`, and goes on behind them when it is
-asked for the next message.
+A reader has its position in every partition as a `cursor`, a short text that can be stored and
+given to another reader later. Damaged records on the broker's disk are never skipped silently:
+without `on_damage` the reader raises `CorruptBatch`, and continues after them at the next call.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ OnDamage = Callable[[Damage], object]
 
 PAGE_MESSAGES = 500
 FOLLOW_WAIT_SECONDS = 20.0
-PAGES_PER_LOOK = 100  # a follower looks that often whether the topic has got more partitions
+PAGES_PER_LOOK = 100  # how often a follower checks for added partitions
 
 _requests = MessageRequests()
 _topics = TopicRequests()
@@ -35,7 +34,7 @@ _topics = TopicRequests()
 
 @dataclass(slots=True)
 class Progress:
-    """Where a reader is, and what it has fetched and not yet handed out."""
+    """The position of a reader, and the messages it has fetched and not returned yet."""
 
     topic: str
     partition: int | None = None
@@ -49,7 +48,7 @@ class Progress:
     is_at_end: bool = False
     fetched: deque[Message] = field(default_factory=deque)
     damaged: deque[Damage] = field(default_factory=deque)
-    _offsets: dict[int, int] = field(default_factory=dict)  # after what was handed out
+    _offsets: dict[int, int] = field(default_factory=dict)  # after the last message returned
     _page_cursor: str = ""
     _pages_since_look: int = 0
 
@@ -57,7 +56,7 @@ class Progress:
         self._page_cursor = self.cursor
 
     def take(self) -> Message | None:
-        """The next message that is here already."""
+        """Return the next message that was fetched."""
         self._tell_damage()
         if self.count_max == 0:
             self.is_at_end = True
@@ -72,7 +71,7 @@ class Progress:
         return message
 
     def is_look_due(self) -> bool:
-        """Whether to see if the topic has grown; only who reads all partitions wants new ones."""
+        """Whether to check for added partitions; only a reader of all partitions needs them."""
         known = _offsets_of(self._page_cursor)
         return (
             self.is_followed
@@ -82,7 +81,7 @@ class Progress:
         )
 
     def looked(self, partitions: list[Partition]) -> None:
-        """Read partitions that were added meanwhile from their beginning."""
+        """Read added partitions from their beginning."""
         self._pages_since_look = 0
         known = _offsets_of(self._page_cursor)
         added = {
@@ -111,16 +110,16 @@ class Progress:
         )
 
     def arrived(self, page: Page) -> None:
-        """Take in a page. The end is where one more request brings nothing and moves nowhere."""
+        """Process a page. At the end, a request returns no message and moves no position."""
         has_moved = page.cursor != self._page_cursor
         is_first = not self._page_cursor
         if is_first:
-            # Partitions begin at the first message they bring, or else where the page ends.
+            # A partition starts at its first message, or where the page ends.
             self._offsets = _offsets_of(page.cursor)
             for message in reversed(page.messages):
                 self._offsets[message.partition] = message.offset
         self._page_cursor = page.cursor
-        # A page without messages took the time of a long poll.
+        # A page without messages took as long as a long poll.
         self._pages_since_look += 1 if page.messages else PAGES_PER_LOOK
         self.fetched.extend(page.messages)
         self.damaged.extend(page.damaged)
@@ -143,7 +142,7 @@ class Progress:
 
 
 class MessageReader:
-    """Messages of a topic, one after the other. `close` lets a reader that follows end."""
+    """Iterates over the messages of a topic. `close` ends a reader that follows."""
 
     def __init__(self, transport: Transport, progress: Progress, wait: Duration) -> None:
         self._transport = transport
@@ -153,7 +152,7 @@ class MessageReader:
 
     @property
     def cursor(self) -> str:
-        """Where to go on after the last message handed out; empty before anything was read."""
+        """The position after the last message returned; empty before the first read."""
         return self._progress.cursor
 
     def __iter__(self) -> Self:
@@ -173,12 +172,12 @@ class MessageReader:
         raise StopIteration
 
     def close(self) -> None:
-        """End after the wait that is under way, if there is one."""
+        """End after the current wait, if there is one."""
         self._is_closed = True
 
 
 class AsyncMessageReader:
-    """Messages of a topic, one after the other, for `async for`."""
+    """Iterates over the messages of a topic, with `async for`."""
 
     def __init__(self, transport: AsyncTransport, progress: Progress, wait: Duration) -> None:
         self._transport = transport
@@ -188,7 +187,7 @@ class AsyncMessageReader:
 
     @property
     def cursor(self) -> str:
-        """Where to go on after the last message handed out; empty before anything was read."""
+        """The position after the last message returned; empty before the first read."""
         return self._progress.cursor
 
     def __aiter__(self) -> Self:
@@ -208,7 +207,7 @@ class AsyncMessageReader:
         raise StopAsyncIteration
 
     def close(self) -> None:
-        """End after the wait that is under way, if there is one."""
+        """End after the current wait, if there is one."""
         self._is_closed = True
 
 

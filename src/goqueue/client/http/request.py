@@ -1,7 +1,7 @@
-"""One call of the HTTP API as a value: what to send, and how to read the answer.
+"""One call of the HTTP API as a value: what to send, and how to decode the response.
 
 Nothing here opens a connection, so the synchronous and the asynchronous client share every request
-and differ only in who carries it.
+and differ only in the transport.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class Repeat(enum.Enum):
-    """What it does to send a request again whose answer was lost."""
+    """The effect of repeating a request whose response was lost."""
 
-    HARMLESS = "harmless"  # the second time changes nothing more
+    HARMLESS = "harmless"  # idempotent
     PUBLISHES = "publishes"  # the messages may be stored twice; the caller decides
-    CONFUSES = "confuses"  # the second answer would be about the first request
+    CONFUSES = "confuses"  # the second response would describe the effect of the first request
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """What is sent. `read` turns the bytes of a good answer into what the caller gets."""
+    """A request. `read` decodes the body of a successful response."""
 
     method: str
     path: str
@@ -38,16 +38,16 @@ class Request(Generic[T]):
     body: bytes | None = None
     repeat: Repeat = Repeat.HARMLESS
     headers: Mapping[str, str] = field(default_factory=dict)
-    wait_ms: int = 0  # what the broker was asked to wait, on top of the usual time for an answer
+    wait_ms: int = 0  # a long poll's wait, in addition to the response timeout
 
 
 def path_of(*names: object) -> str:
-    """A path under /v1; a slash inside a name is not one between names."""
+    """A path under /v1; slashes inside a name are escaped."""
     return "/v1/" + "/".join(quote(str(name), safe="") for name in names)
 
 
 def query_of(struct: msgspec.Struct) -> dict[str, str]:
-    """The fields of a query that say something, as text."""
+    """The fields of a query that are set, as text."""
     fields = msgspec.to_builtins(struct)
     return {name: _as_text(value) for name, value in fields.items() if value not in (None, "")}
 
@@ -57,12 +57,12 @@ def body_of(struct: msgspec.Struct) -> bytes:
 
 
 def body_with(**fields: object) -> bytes:
-    """A body of the fields that were given; None means that the broker's default applies."""
+    """A body with the given fields; None leaves a field to the broker's default."""
     return msgspec.json.encode({name: one for name, one in fields.items() if one is not None})
 
 
 def reading(kind: type[T]) -> Callable[[bytes], T]:
-    """A function that reads answers of one kind. Fields it does not know are passed over."""
+    """A function that decodes responses of one type. Unknown fields are ignored."""
     decode = msgspec.json.Decoder(kind).decode
 
     def read(data: bytes) -> T:
@@ -78,7 +78,7 @@ def reading(kind: type[T]) -> Callable[[bytes], T]:
 
 
 def nothing(_: bytes) -> None:
-    """For answers that say no more than that it is done."""
+    """Decodes responses without content."""
 
 
 def _as_text(value: Any) -> str:

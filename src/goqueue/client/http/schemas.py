@@ -28,7 +28,7 @@ class Schemas(Shell[SchemaRequests]):
     def list_all(
         self, *, prefix: str = "", latest_only: bool = False, deleted: bool = False
     ) -> Iterator[SchemaVersion]:
-        """Versions of all subjects whose names begin so, asked for page by page."""
+        """Yield the versions of all subjects with a name prefix, fetched page by page."""
         offset = 0
         while True:
             page = self.list_page(
@@ -58,7 +58,7 @@ class AsyncSchemas(AsyncShell[SchemaRequests]):
     async def list_all(
         self, *, prefix: str = "", latest_only: bool = False, deleted: bool = False
     ) -> AsyncIterator[SchemaVersion]:
-        """Versions of all subjects whose names begin so, asked for page by page."""
+        """Yield the versions of all subjects with a name prefix, fetched page by page."""
         offset = 0
         while True:
             page = await self.list_page(

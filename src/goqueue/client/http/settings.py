@@ -1,4 +1,4 @@
-"""What a client of the HTTP API may be told: where, how patiently, and how often again."""
+"""Settings of a client of the HTTP API: address, timeouts, retries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _SCHEMES = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """How often a request is sent again, and after which waits.
+    """How often a request is retried, and after which waits.
 
-    A request that surely did nothing (no connection, 429, 503) is always worth another try. When
-    an answer is lost, nobody knows whether the request was done: those that do no harm a second
-    time are repeated, and publishes only if `repeats_publishes` allows that a message may then be
-    stored twice.
+    A request that was certainly not executed (no connection, 429, 503) is always retried. If a
+    response is lost, it is unknown whether the request was executed: idempotent requests are
+    repeated, publishes only if `repeats_publishes` accepts that a message may then be stored twice.
     """
 
     retries_max: int = 8
@@ -37,20 +36,20 @@ class RetrySettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How a client connects."""
+    """Connections and timeouts."""
 
     connect_ms_max: int = 5_000
-    answer_ms_max: int = 30_000  # on top of what a long poll was asked to wait
+    answer_ms_max: int = 30_000  # in addition to the wait of a long poll
     connections_max: int = 100
-    # Shorter than brokers and most proxies keep a silent connection, so that none is used that the
-    # other side is about to close.
+    # Shorter than the idle timeout of brokers and most proxies, so that no connection is used that
+    # the other side is about to close.
     idle_ms_max: int = 20_000
     retry: RetrySettings = field(default_factory=RetrySettings)
     headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
 
 
 def base_url(address: str) -> str:
-    """`HOST:PORT`, or a URL, as the URL that all paths are put after."""
+    """Turn `HOST:PORT` or a URL into the URL that all paths are appended to."""
     text = address.strip().rstrip("/")
     scheme = next((one for one in _SCHEMES if text.lower().startswith(one)), "")
     if scheme:

@@ -1,4 +1,4 @@
-"""Turns functions that build requests into methods that have them done.
+"""Turns functions that build requests into methods that send them.
 
     class Topics(Shell[TopicRequests]):
         create = call(TopicRequests.create)
@@ -6,8 +6,8 @@
     class AsyncTopics(AsyncShell[TopicRequests]):
         create = async_call(TopicRequests.create)
 
-Both methods have the arguments and the text of the function that builds the request, so that the
-two clients cannot drift apart.
+Both methods have the parameters and the docstring of the function that builds the request, so that
+the two clients cannot diverge.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Shell(Generic[R]):
-    """Requests of one area, carried by threads."""
+    """Sends the requests of one area and blocks for their responses."""
 
     def __init__(self, requests: R, transport: Transport) -> None:
         self._requests = requests
@@ -33,7 +33,7 @@ class Shell(Generic[R]):
 
 
 class AsyncShell(Generic[R]):
-    """Requests of one area, carried by coroutines."""
+    """Sends the requests of one area and awaits their responses."""
 
     def __init__(self, requests: R, transport: AsyncTransport) -> None:
         self._requests = requests
@@ -41,7 +41,7 @@ class AsyncShell(Generic[R]):
 
 
 def call(build: Callable[Concatenate[R, P], Request[T]]) -> Callable[Concatenate[Shell[R], P], T]:
-    """A method that builds a request and waits for its answer."""
+    """A method that builds a request and waits for its response."""
 
     def method(self: Shell[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._transport.send(build(self._requests, *args, **kwargs))
@@ -53,7 +53,7 @@ def call(build: Callable[Concatenate[R, P], Request[T]]) -> Callable[Concatenate
 def async_call(
     build: Callable[Concatenate[R, P], Request[T]],
 ) -> Callable[Concatenate[AsyncShell[R], P], Coroutine[Any, Any, T]]:
-    """A coroutine that builds a request and awaits its answer."""
+    """A coroutine that builds a request and awaits its response."""
 
     async def method(self: AsyncShell[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._transport.send(build(self._requests, *args, **kwargs))

@@ -1,7 +1,7 @@
-"""Work of several requests, written once and carried out by threads or by coroutines.
+"""Operations of several requests, written once and run by threads or by coroutines.
 
-A function with steps is a generator: it yields requests, and calls to functions of the user, and is
-given their answers or their errors.
+Such an operation is a generator: it yields requests and callbacks of the user, and is resumed with
+their results or errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A function of the user to call; with coroutines it may be one itself."""
+    """A callback of the user; with coroutines it may be a coroutine function."""
 
     function: Callable[..., object]
     about: object

@@ -1,11 +1,11 @@
-"""Transactions as blocks: what is done inside counts when the block ends well, or not at all.
+"""Transactions as blocks: their effects become visible together at the end, or not at all.
 
     with client.transaction() as transaction:
         transaction.publish("shipments", message.value)
         transaction.ack(message)
 
-Leaving the block commits, an exception aborts. What a transaction does is written once, as steps;
-the two classes carry them out with threads and with coroutines.
+Leaving the block commits, an exception aborts. The operations are written once, as steps; the two
+classes run them with threads and with coroutines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from goqueue.client.http.batching import split
-from goqueue.client.http.membership import Membership
+from goqueue.client.http.consumers.membership import Membership
+from goqueue.client.http.consumers.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.messages import (
     NO_HEADERS,
     Data,
@@ -32,7 +33,6 @@ from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
 from goqueue.client.http.steps import Steps, take_steps, take_steps_async
-from goqueue.client.http.stream_consumer import AsyncStreamConsumer, StreamConsumer
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest, TransactionAbortable
 from goqueue.model.names import TopicPartition
@@ -46,7 +46,7 @@ _requests = TransactionRequests()
 
 
 class Transactions(Shell[TransactionRequests]):
-    """Looking at transactions, and ending those of others."""
+    """Lists and describes transactions, and ends those of other clients."""
 
     list_all = call(TransactionRequests.list_all)
     describe = call(TransactionRequests.describe)
@@ -54,7 +54,7 @@ class Transactions(Shell[TransactionRequests]):
 
 
 class AsyncTransactions(AsyncShell[TransactionRequests]):
-    """Looking at transactions, and ending those of others."""
+    """Lists and describes transactions, and ends those of other clients."""
 
     list_all = async_call(TransactionRequests.list_all)
     describe = async_call(TransactionRequests.describe)
@@ -62,7 +62,7 @@ class AsyncTransactions(AsyncShell[TransactionRequests]):
 
 
 class Queries(Shell[QueryRequests]):
-    """Transactions of a query, which are prepared one by one and committed an epoch at a time."""
+    """Transactions of a query, prepared one by one and committed together for an epoch."""
 
     open = call(QueryRequests.open)
     describe = call(QueryRequests.describe)
@@ -72,7 +72,7 @@ class Queries(Shell[QueryRequests]):
 
 
 class AsyncQueries(AsyncShell[QueryRequests]):
-    """Transactions of a query, which are prepared one by one and committed an epoch at a time."""
+    """Transactions of a query, prepared one by one and committed together for an epoch."""
 
     open = async_call(QueryRequests.open)
     describe = async_call(QueryRequests.describe)
@@ -82,7 +82,7 @@ class AsyncQueries(AsyncShell[QueryRequests]):
 
 
 class Script:
-    """What one transaction does, step by step."""
+    """The operations of one transaction, as steps."""
 
     def __init__(self, transactional_id: str | None, timeout: Duration) -> None:
         self._transactional_id = transactional_id
@@ -161,7 +161,7 @@ class Script:
             yield _requests.abort(self.begun.id)
 
     def leave(self, error: BaseException | None) -> Steps[None]:
-        """The block is over; an error that ended it is not to be hidden by another."""
+        """End the block; an error that ended it is not replaced by another."""
         if self._is_ended:
             return
         if error is None:
@@ -170,7 +170,7 @@ class Script:
             yield from self._give_up()
 
     def _give_up(self) -> Steps[None]:
-        # If this fails as well, the transaction times out, which comes to the same.
+        # If this fails as well, the transaction times out, with the same effect.
         with contextlib.suppress(GoQueueError):
             yield from self.abort()
 
@@ -216,31 +216,31 @@ class Transaction:
         return self.publish_many(topic, [message])[0]
 
     def publish_many(self, topic: str, messages: Iterable[Outgoing | Data]) -> list[Published]:
-        """Publish messages in their order; if one is refused, its error is raised."""
+        """Publish messages in order; if one is refused, raise its error."""
         return take_steps(self._script.publish(topic, messages), self._transport)
 
     def ack(self, *messages: ReceivedMessage) -> None:
-        """These messages of a queue are done with the commit.
+        """Acknowledge these messages of a queue with the commit.
 
-        Raises `StaleReceipt` when one is no longer this consumer's.
+        Raise `StaleReceipt` if this consumer no longer holds one of them.
         """
         take_steps(self._script.ack(messages), self._transport)
 
     def commit_offsets(self, group: StreamConsumer | str, places: Places) -> None:
-        """Let a stream group go on behind these messages, or at these offsets, after the commit.
+        """Move a stream group past these messages, or to these offsets, with the commit.
 
-        Of a group that has members give the consumer, whose own offsets these are.
+        For a group that has members, give the consumer that owns the partitions.
         """
         member = None if isinstance(group, str) else group.membership
         name = group if isinstance(group, str) else group.membership.requests.group
         take_steps(self._script.commit_offsets(name, member, places), self._transport)
 
     def commit(self) -> None:
-        """Commit now; every reader can see all of it when this returns."""
+        """Commit now; all readers can see its effects when this returns."""
         take_steps(self._script.commit(), self._transport)
 
     def abort(self) -> None:
-        """Let nothing of it count."""
+        """Abort: nothing of it takes effect."""
         take_steps(self._script.abort(), self._transport)
 
     def __enter__(self) -> Self:
@@ -294,20 +294,20 @@ class AsyncTransaction:
     async def publish_many(
         self, topic: str, messages: Iterable[Outgoing | Data]
     ) -> list[Published]:
-        """Publish messages in their order; if one is refused, its error is raised."""
+        """Publish messages in order; if one is refused, raise its error."""
         return await take_steps_async(self._script.publish(topic, messages), self._transport)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
-        """These messages of a queue are done with the commit.
+        """Acknowledge these messages of a queue with the commit.
 
-        Raises `StaleReceipt` when one is no longer this consumer's.
+        Raise `StaleReceipt` if this consumer no longer holds one of them.
         """
         await take_steps_async(self._script.ack(messages), self._transport)
 
     async def commit_offsets(self, group: AsyncStreamConsumer | str, places: Places) -> None:
-        """Let a stream group go on behind these messages, or at these offsets, after the commit.
+        """Move a stream group past these messages, or to these offsets, with the commit.
 
-        Of a group that has members give the consumer, whose own offsets these are.
+        For a group that has members, give the consumer that owns the partitions.
         """
         member = None if isinstance(group, str) else group.membership
         name = group if isinstance(group, str) else group.membership.requests.group
@@ -315,11 +315,11 @@ class AsyncTransaction:
         await take_steps_async(steps, self._transport)
 
     async def commit(self) -> None:
-        """Commit now; every reader can see all of it when this returns."""
+        """Commit now; all readers can see its effects when this returns."""
         await take_steps_async(self._script.commit(), self._transport)
 
     async def abort(self) -> None:
-        """Let nothing of it count."""
+        """Abort: nothing of it takes effect."""
         await take_steps_async(self._script.abort(), self._transport)
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""Carries requests over connections that are kept and shared, and sends them again if need be.
+"""Sends requests over pooled connections, and retries them.
 
-The two carriers differ in `await` alone; what a failure is and whether to go on is decided in
-`failures` and `attempts`.
+The two transports differ only in `await`; failures are classified in `failures`, and `Attempts`
+decides about retries.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
 import httpx
 
-from goqueue.client.http.attempts import Attempts
 from goqueue.client.http.failures import (
     Failure,
     answer_late,
@@ -22,18 +22,49 @@ from goqueue.client.http.failures import (
     failure_of_answer,
     unreachable,
 )
-from goqueue.client.http.request import Request
-from goqueue.client.http.settings import HttpSettings, base_url
+from goqueue.client.http.request import Repeat, Request
+from goqueue.client.http.settings import HttpSettings, RetrySettings, base_url
 from goqueue.model.errors import InvalidRequest
 
 T = TypeVar("T")
 
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 _JSON = {"content-type": "application/json"}
+_DOUBLINGS_MAX = 30
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts at one request so far."""
+
+    request: Request[Any]
+    settings: RetrySettings
+    random: Random
+    failed: int = 0
+
+    def wait_seconds(self, failure: Failure) -> float:
+        """Return how long to wait before the next attempt; raise if there must be none.
+
+        The wait is uniform between zero and a bound that doubles ("full jitter"), so that clients
+        do not return all at once when their broker is back.
+        """
+        if not self._may_go_on(failure):
+            raise failure.error
+        doublings = min(self.failed, _DOUBLINGS_MAX)
+        self.failed += 1
+        bound_ms = min(self.settings.backoff_ms_max, self.settings.backoff_ms_min << doublings)
+        return max(failure.wait_seconds_min, self.random.uniform(0, bound_ms) / 1000)
+
+    def _may_go_on(self, failure: Failure) -> bool:
+        if not failure.is_passing or self.failed >= self.settings.retries_max:
+            return False
+        if not failure.is_uncertain or self.request.repeat is Repeat.HARMLESS:
+            return True
+        return self.request.repeat is Repeat.PUBLISHES and self.settings.repeats_publishes
 
 
 class Transport:
-    """For threads; any number of them may use one."""
+    """A transport for any number of threads."""
 
     def __init__(
         self,
@@ -52,7 +83,7 @@ class Transport:
         self._http = httpx.Client(transport=network, **_options(self.url, settings))
 
     def send(self, request: Request[T]) -> T:
-        """Have a request done, or raise why it was not."""
+        """Send a request and return its decoded response, or raise the error."""
         attempts = Attempts(request, self.settings.retry, self._random)
         while True:
             outcome = self._try(request)
@@ -78,7 +109,7 @@ class Transport:
 
 
 class AsyncTransport:
-    """For coroutines of one event loop."""
+    """A transport for the coroutines of one event loop."""
 
     def __init__(
         self,
@@ -95,7 +126,7 @@ class AsyncTransport:
         self._http = httpx.AsyncClient(transport=network, **_options(self.url, settings))
 
     async def send(self, request: Request[T]) -> T:
-        """Have a request done, or raise why it was not."""
+        """Send a request and return its decoded response, or raise the error."""
         attempts = Attempts(request, self.settings.retry, self._random)
         while True:
             outcome = await self._try(request)
@@ -127,9 +158,9 @@ def _options(url: str, settings: HttpSettings) -> dict[str, Any]:
             max_keepalive_connections=settings.connections_max,
             keepalive_expiry=settings.idle_ms_max / 1000,
         ),
-        # A proxy meant for web pages would come between us and a long poll.
+        # A proxy for web pages would interrupt long polls.
         "trust_env": False,
-        # To read the certificates of the world takes 20 ms, which only https is worth.
+        # Loading the CA certificates takes 20 ms, so it is done for https only.
         "verify": url.lower().startswith("https://"),
     }
 

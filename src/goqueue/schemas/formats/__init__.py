@@ -23,7 +23,7 @@ from goqueue.schemas.formats.interface import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.schemas.formats.protobuf import ProtobufSchema
+    from goqueue.schemas.formats.protobuf.schema import ProtobufSchema
 
 __all__ = [
     "SCHEMA_BYTES_MAX",

@@ -43,10 +43,10 @@ from goqueue.spark.pipelines.copy_progress import (
     all_steps,
 )
 from goqueue.spark.pipelines.digests import Digest, digest_of
-from goqueue.spark.row_batches import RowWriter
-from goqueue.spark.rows import columns_of
-from goqueue.spark.sink_tasks import control
-from goqueue.spark.write_options import TIMEOUT_MS_DEFAULT
+from goqueue.spark.sink.options import TIMEOUT_MS_DEFAULT
+from goqueue.spark.sink.row_batches import RowWriter
+from goqueue.spark.sink.rows import columns_of
+from goqueue.spark.sink.tasks import control
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

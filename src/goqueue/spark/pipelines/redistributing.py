@@ -31,7 +31,7 @@ from goqueue.spark.pipelines.jobs import OnProgress
 from goqueue.spark.pipelines.replaying import run_copy, topic_frame
 from goqueue.spark.pipelines.selection import Selection
 from goqueue.spark.planning import Snapshot, look
-from goqueue.spark.write_options import located_http
+from goqueue.spark.sink.options import located_http
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,7 +37,7 @@ from goqueue.spark.pipelines.jobs import OnProgress, plain_errors, watched
 from goqueue.spark.pipelines.manifests import Archive, DamagedArchive
 from goqueue.spark.pipelines.selection import Selection, select
 from goqueue.spark.planning import chosen_ranges, look
-from goqueue.spark.write_options import located_http
+from goqueue.spark.sink.options import located_http
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,6 +1,7 @@
-"""The API of Amazon SQS: both of its protocols, so that its SDKs work unchanged.
+"""The API of Amazon SQS, in both of its protocols, so that its SDKs work unchanged.
 
-`shapes` is the one table of what actions take and give; the codecs of JSON and of the older Query
-protocol are made from it. `handlers` turns it into calls on the broker, `dialect` reads requests
-and writes answers. This room is translation: queues, leases and deduplication are the broker's.
+`shapes` is the table of the inputs and outputs of all actions, from which the codecs of the JSON
+and the older Query protocol are derived. `dialect` decodes requests and encodes responses, and
+`handlers` calls the gate. This package only translates: queues, leases and deduplication are
+implemented in the broker.
 """

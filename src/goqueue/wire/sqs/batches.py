@@ -1,4 +1,4 @@
-"""Batches: entries with ids, each of which is carried out or refused by itself."""
+"""Batches: entries with ids, each of which succeeds or fails separately."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ E = TypeVar("E", bound=Entry)
 
 
 def check_entries(entries: Sequence[E] | None, action: str) -> Sequence[E]:
-    """Raise unless there are entries, not too many, each with an id of its own."""
+    """Raise unless there is at least one entry, not too many, and all ids are distinct."""
     if not entries:
         raise EmptyBatchRequest(f"{action}RequestEntry")
     if len(entries) > ENTRIES_MAX:

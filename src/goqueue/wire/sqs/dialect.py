@@ -1,7 +1,7 @@
-"""How SQS is spoken over HTTP: two protocols on one listener, told apart by what clients send.
+"""SQS over HTTP: two protocols on one listener, distinguished by the request.
 
-JSON requests name their action in a header; those of the Query protocol in their form. Each is
-answered in its own way, refusals too.
+A JSON request has its action in a header, a Query request in its form. Each gets a response in its
+own protocol, errors included.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from goqueue.wire.sqs.message_attributes import read_trace
 from goqueue.wire.sqs.names import Site
 from goqueue.wire.sqs.shapes import SHAPES
 
-ACTION = "Action"  # the parameter that names the action of a request
+ACTION = "Action"  # the parameter with the action of a request
 _TARGET = b"x-amz-target"
 _PREFIX = "AmazonSQS."
 _XML = b"text/xml"
 _TRACE = b"x-amzn-trace-id"
-_NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")  # they are not asked of the address of a queue
+_NOT_OF_A_QUEUE = ("CreateQueue", "ListQueues")  # these are not sent to the URL of a queue
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for: the input of its action, and how the client knows this node."""
+    """A decoded request: the input of its action, and the address that the client used."""
 
     body: Any
-    base_url: str  # what addresses of queues begin with
+    base_url: str  # the start of queue URLs
     site: Site
     trace: str | None = None
 
     def url_of(self, name: str) -> str:
-        """The address of a queue as this client reaches it."""
+        """The URL of a queue as this client reaches it."""
         return f"{self.base_url}/{self.site.account}/{name}"
 
 
 class SqsDialect:
-    """Reads requests and writes answers."""
+    """Decodes requests and encodes responses."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class SqsDialect:
         self._request_ids = Ids(random)
 
     def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
-        """A path alone never says what is wanted."""
+        """No path is a route: the path alone never identifies an action."""
         raise MissingAction
 
     def find_action(self, request: Request) -> Operation:
-        """The action of a request; the form of one that has a form becomes its parameters."""
+        """Find the action of a request; the fields of a form become its parameters."""
         target = request.header(_TARGET).decode("latin-1")
         if target:
             action = target.removeprefix(_PREFIX)
@@ -90,7 +90,7 @@ class SqsDialect:
             body = json_codec.decode(request.body, shape)
         else:
             body = query_codec.decode(request.parameters, shape)
-            # The older protocol is spoken at the address of the queue itself.
+            # Query requests may be sent to the URL of the queue itself.
             if getattr(body, "queue_url", "") is None and _is_of_queue(request):
                 body.queue_url = request.path
         self._site.check_region(signatures.region_of(request) or "")
@@ -119,7 +119,7 @@ class SqsDialect:
 
 
 class SqsApplication(Application):
-    """Everything behind the SQS listener."""
+    """The application behind the SQS listener."""
 
     def __init__(self, front: SqsFrontEnd) -> None:
         operations = {one.name: one for one in front.operations}
@@ -133,7 +133,7 @@ class SqsApplication(Application):
         return self._sqs.find_action(request)
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
-        """Carry out an action, of somebody who knows a key if there are keys."""
+        """Perform an action; if keys are configured, only for a request signed with one."""
         try:
             _check_site(request)
             if self._keys:
@@ -146,10 +146,10 @@ class SqsApplication(Application):
 
 
 def _check_site(request: Request) -> None:
-    """Refuse a browser that was sent here by a page of somebody else.
+    """Refuse requests that a browser sends on behalf of another site (CSRF).
 
-    Unlike elsewhere a plain address can change something here, and pictures on any page may have
-    such an address. Browsers say so in a header that no page can set.
+    In this API a plain GET can change something, and any page may embed an image with such a URL.
+    Browsers declare this in a header that pages cannot set.
     """
     site = request.header(b"sec-fetch-site")
     if site in (b"cross-site", b"same-site"):
@@ -157,12 +157,12 @@ def _check_site(request: Request) -> None:
 
 
 def _is_of_queue(request: Request) -> bool:
-    """Whether a request is sent to the address of a queue: an account and a name."""
+    """Whether the request was sent to the URL of a queue: an account and a name."""
     return request.path.count("/") > 1
 
 
 def _is_json(request: Request) -> bool:
-    """Whether to answer in JSON; also to what cannot be read at all."""
+    """Whether to respond in JSON; this is also the default for malformed requests."""
     is_target = _TARGET in request.headers
     return is_target or not request.headers or b"json" in request.header(b"content-type")
 

@@ -1,7 +1,7 @@
-"""Digests that clients compare: of a body, and of attributes as SQS lays them out.
+"""The digests that clients verify: of a body, and of attributes in the encoding of SQS.
 
-Attributes are taken in the order of their names, and each is written as name, data type, one byte
-for the kind of transport, and value; whatever has a length is written behind it.
+Attributes are sorted by name, and each is encoded as name, data type, one byte for the transport
+type, and value; variable-length fields are preceded by their length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def of_body(body: bytes) -> str:
 
 
 def of_contents(body: bytes) -> str:
-    """What stands for a deduplication id where the contents of a message decide."""
+    """The deduplication id of a message with content-based deduplication."""
     return sha256(body).hexdigest()
 
 

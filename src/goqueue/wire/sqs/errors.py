@@ -1,7 +1,7 @@
-"""Refusals as SQS words them, and the one table from our errors to them.
+"""The errors of SQS, and the table that maps our errors to them.
 
-Each has two names: that of the JSON protocol, and that of the older Query protocol, which JSON
-answers repeat in a header because programs have been looking at it for years.
+Each has two codes: that of the JSON protocol, and that of the older Query protocol, which JSON
+responses repeat in a header because existing programs check it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _QUERY = "AWS.SimpleQueueService."
 
 
 class SqsError(GoQueueError):
-    """A request that is refused, in the words of SQS."""
+    """An error in the terms of SQS."""
 
     code = "sqs"
     name: ClassVar[str]  # in JSON
@@ -32,7 +32,7 @@ class SqsError(GoQueueError):
 
     @property
     def query_text(self) -> str:
-        """What the Query protocol says, where it says it differently."""
+        """The text in the Query protocol, if it differs."""
         return str(self)
 
 
@@ -78,7 +78,7 @@ class InvalidParameterValue(SqsError):
 
     @classmethod
     def of(cls, parameter: str, value: object, reason: str) -> InvalidParameterValue:
-        """The form in which SQS says what is wrong with a parameter."""
+        """The wording of SQS for an invalid parameter."""
         shown = str(value)[:200]
         return cls(f"Value {shown} for parameter {parameter} is invalid. Reason: {reason}")
 
@@ -188,7 +188,7 @@ class AccessDenied(SqsError):
     status = 403
 
 
-# What is wrong with a request before it is one of SQS
+# Errors before a request reaches an action
 
 
 class InvalidAction(SqsError):
@@ -203,7 +203,7 @@ class InvalidAddress(SqsError):
 
 
 class UnknownOperation(SqsError):
-    """An address that was opened without an action, as by a browser."""
+    """A request without an action, as sent by a browser."""
 
     name, query_name, space = "UnknownOperationException", "UnknownOperationException", _PLATFORM
     status = 404
@@ -220,7 +220,7 @@ class MissingAction(SqsError):
 
 
 class MalformedInput(SqsError):
-    """A body that cannot be read."""
+    """A body that cannot be decoded."""
 
     name, query_name, space = "SerializationException", "MalformedInput", _PLATFORM
 
@@ -254,7 +254,7 @@ class SignatureDoesNotMatch(SqsError):
     status, space = 403, _PLATFORM
 
 
-# What is wrong with the node
+# Errors of the node
 
 
 class RequestThrottled(SqsError):
@@ -273,12 +273,12 @@ class InternalFailure(SqsError):
 
 
 class InvalidRequest(SqsError):
-    """What has no name of its own; the text says what to do."""
+    """Any error without a code of its own; the text says what to do."""
 
     name, query_name = "InvalidParameterValueException", "InvalidParameterValue"
 
 
-# Errors that mean something to SQS. What is not here is told by its status over HTTP.
+# Errors that have an equivalent in SQS. Others are mapped by their HTTP status.
 MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
     errors.AccessDenied: AccessDenied,
     errors.QueueExists: QueueNameExists,
@@ -297,7 +297,7 @@ MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
 
 
 def told(error: GoQueueError) -> SqsError:
-    """The refusal that an error is to a client of SQS."""
+    """Map an error to the SQS error that clients receive."""
     if isinstance(error, SqsError):
         return error
     meaning = MEANINGS.get(type(error))
@@ -316,7 +316,7 @@ def told(error: GoQueueError) -> SqsError:
 
 
 def _text(meaning: type[SqsError], error: GoQueueError) -> tuple[str]:
-    """SQS's own words where clients may look at them, else ours, which say what to do."""
+    """SQS's wording if clients may compare it, otherwise ours, which says what to do."""
     if meaning is QueueDoesNotExist:
         return (str(QueueDoesNotExist()),)
     if meaning is QueueDeletedRecently:

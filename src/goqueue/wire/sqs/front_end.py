@@ -17,13 +17,13 @@ LONG_DELAY_SECONDS_MAX = 100 * 366 * 24 * 3600
 
 
 class SqsRules(NamedTuple):
-    """What a node was told about its SQS clients."""
+    """The settings of the SQS front end."""
 
     site: Site = Site("us-east-1", "000000000000")
     access_keys: Mapping[str, str] = {}
     message_bytes_max: int = 1 << 20
     has_long_delays: bool = False
-    has_resting_names: bool = False  # as on AWS, for a minute after a queue was deleted
+    has_resting_names: bool = False  # names of deleted queues are reserved for a minute, as on AWS
 
     @property
     def delay_seconds_max(self) -> int:
@@ -31,7 +31,7 @@ class SqsRules(NamedTuple):
 
 
 class SqsFrontEnd(CarriedFrontEnd):
-    """The gate of the broker behind the API, and its rules."""
+    """The gate of the broker, and the settings."""
 
     listener = "sqs"
 

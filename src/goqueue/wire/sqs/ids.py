@@ -1,11 +1,11 @@
-"""Ids of messages and of requests, as SQS writes them."""
+"""Message ids and request ids in the format of SQS."""
 
 from __future__ import annotations
 
 from random import Random
 
 ID_BYTES = 16
-AHEAD = 64  # ids that are made at once where they are needed one by one
+AHEAD = 64  # ids generated together when they are needed one by one
 _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
@@ -14,13 +14,13 @@ def new_id(random: Random) -> str:
 
 
 def new_ids(random: Random, count: int) -> list[str]:
-    """UUIDs of version 4. Real chance costs a system call, so one is made for all of them."""
+    """Generate UUIDs (version 4) with one system call for random bytes."""
     digits = random.randbytes(ID_BYTES * count).hex()
     return [_write(digits[at : at + 2 * ID_BYTES]) for at in range(0, len(digits), 2 * ID_BYTES)]
 
 
 class Ids:
-    """Ids one by one, of which some are always made ahead."""
+    """Generates ids one by one from a prepared supply."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -1,4 +1,4 @@
-"""The JSON protocol (AWS JSON 1.0): the action in a header, its input and its answer as JSON."""
+"""The JSON protocol (AWS JSON 1.0): the action in a header, input and output as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ encode_answer = encode
 
 
 def decode(body: bytes, shape: type[Shape]) -> Any:
-    """The input of an action; an empty body says nothing, and is not wrong."""
+    """Decode the input of an action; an empty body is an empty input."""
     try:
         return _decoder(shape).decode(body or b"{}")
     except msgspec.DecodeError as error:

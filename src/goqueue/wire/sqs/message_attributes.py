@@ -1,8 +1,9 @@
-"""Message attributes: which are allowed, how they lie in a record, and which a reader wants.
+"""Message attributes: validation, storage in a record, and selection by a reader.
 
-An attribute is a header of the record with the same name and the bare value, so that clients of
-other protocols see what they would have set themselves. Data types that are not plain text stand
-in one more header. Headers that other clients have set are attributes too, as far as they can be.
+An attribute is stored as a header of the record with the same name and the plain value, so that
+clients of other protocols see the header they would have set themselves. Data types other than
+plain text are stored in one more header. Headers set by other clients are attributes too, if SQS
+allows their names and values.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Attributes = Mapping[str, AttributeValue]
 
 
 def check_attributes(attributes: Attributes | None) -> None:
-    """Raise unless SQS would take these attributes."""
+    """Raise unless SQS would accept these attributes."""
     if not attributes:
         return
     if len(attributes) > ATTRIBUTES_MAX:
@@ -60,7 +61,7 @@ def check_attributes(attributes: Attributes | None) -> None:
 
 
 def check_trace(attributes: Attributes | None) -> str | None:
-    """The only system attribute that can be sent; it does not count as part of the message."""
+    """Validate the only system attribute that can be sent, which is free of the size limit."""
     for name, one in (attributes or {}).items():
         if name != TRACE:
             raise InvalidParameterValue(
@@ -76,13 +77,13 @@ def check_trace(attributes: Attributes | None) -> str | None:
 
 
 def read_trace(header: bytes) -> str | None:
-    """The trace that a request belongs to by its HTTP header; None if there is none."""
+    """The trace id in the HTTP header of a request; None if there is none."""
     text = decode_text(header.strip())
     return text or None
 
 
 def encode_text(text: str) -> bytes:
-    """The bytes of a text; raise if it is none that SQS takes."""
+    """Encode a text; raise if it has characters that SQS does not accept."""
     try:
         content = text.encode()
     except UnicodeEncodeError:
@@ -147,13 +148,13 @@ def _check_value(name: str, one: AttributeValue) -> None:
             )
 
 
-# Into a record and back
+# To and from records
 
 
 def to_headers(
     attributes: Attributes | None, trace: str | None, sent_ms: int | None
 ) -> tuple[Header, ...]:
-    """The headers that say the same, but for ids, which the broker adds itself."""
+    """The record headers for these attributes, without the ids, which the broker adds."""
     if not attributes and trace is None and sent_ms is None:
         return ()
     headers: list[Header] = []
@@ -176,7 +177,7 @@ def to_headers(
 
 
 class Read(NamedTuple):
-    """What the headers of a record say to a client of SQS."""
+    """The headers of a record as SQS attributes."""
 
     attributes: dict[str, AttributeValue]
     message_id: str | None = None
@@ -193,7 +194,7 @@ def read_headers(headers: Sequence[Header]) -> Read:
         return _NOTHING
     first, content = headers[0]
     if len(headers) == 1 and first == MESSAGE_ID_HEADER:
-        # So it is with most messages, which have no attributes.
+        # The common case: a message without attributes.
         return Read({}, (content or b"").decode("utf-8", "replace") or None)
     types: dict[str, str] = {}
     own: dict[str, str] = {}
@@ -231,7 +232,7 @@ def read_headers(headers: Sequence[Header]) -> Read:
 
 
 def wanted(attributes: Attributes, names: Iterable[str]) -> dict[str, AttributeValue]:
-    """Those that a reader asks for: all, some by name, or all whose names begin with something."""
+    """Select the requested attributes: all, some by name, or by name prefix."""
     exact = set()
     prefixes = []
     for name in names:
@@ -252,12 +253,12 @@ def _read_types(content: bytes | None) -> dict[str, str]:
     try:
         return _types_decoder.decode(content or b"{}")
     except (msgspec.DecodeError, ValueError):
-        return {}  # A header of this name that somebody else has written.
+        return {}  # A header of this name that another client has written.
 
 
 def _to_value(content: bytes | None, data_type: str | None) -> AttributeValue | None:
     if not content:
-        return None  # SQS knows no empty values.
+        return None  # SQS has no empty values.
     if data_type is None or data_type.partition(".")[0] != "Binary":
         text = decode_text(content)
         if text is not None:
@@ -267,10 +268,10 @@ def _to_value(content: bytes | None, data_type: str | None) -> AttributeValue | 
 
 
 def _is_attribute(name: str, shown: str) -> bool:
-    """Whether a header is one that a client of SQS could have sent, and not the broker's."""
+    """Whether a header could have been an attribute of an SQS client, and is not the broker's."""
     return not _is_of_broker(name) and bool(_NAME.fullmatch(shown))
 
 
 def _is_of_broker(name: str) -> bool:
-    """Whether the broker itself writes headers of this name."""
+    """Whether the broker itself writes headers with this name."""
     return name.startswith((DEAD_PREFIX, _SCHEDULE_PREFIX)) or name == REDRIVEN_HEADER

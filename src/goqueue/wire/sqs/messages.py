@@ -1,4 +1,4 @@
-"""Records as messages of SQS."""
+"""Converts records to SQS messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SYSTEM_ATTRIBUTES = (
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What one receive call wants to know of its messages."""
+    """What a receive call requests with its messages."""
 
     topic_id: bytes
     is_fifo: bool
@@ -44,7 +44,7 @@ class Reader:
     account: str
 
     def show(self, received: Received) -> list[Message]:
-        """All messages that a call received, in order."""
+        """Convert the messages of a call, in order."""
         shown: list[Message] = []
         for columns, places, lease, first in received.runs:
             values = columns.values(places)
@@ -62,7 +62,7 @@ class Reader:
             attributes = {**attributes, ENCODING: encoding}
         chosen = wanted(attributes, self.attribute_names) if self.attribute_names else {}
         if is_encoded:
-            chosen[ENCODING] = encoding  # Whoever reads the body must know.
+            chosen[ENCODING] = encoding  # The reader of the body needs it.
         return Message(
             message_id=read.message_id
             or foreign_id(self.topic_id, at.lease.partition, at.lease.offsets[at.leased]),
@@ -80,7 +80,7 @@ class Reader:
         known: dict[str, str | None] = {
             "SenderId": self.account,
             "SentTimestamp": str(sent_ms),
-            # A message that was given up has been received before, and that counts.
+            # The deliveries of a dead letter before it was dead-lettered count as well.
             "ApproximateReceiveCount": str(
                 at.lease.attempts[at.leased] + max(0, origin.attempts if origin is not None else 0)
             ),
@@ -101,7 +101,7 @@ class Reader:
 
 
 class _Place(NamedTuple):
-    """Where a message stands: in the columns of its batch, and in its lease."""
+    """The position of a message in the columns of its batch, and its lease."""
 
     columns: Columns
     place: int
@@ -110,18 +110,18 @@ class _Place(NamedTuple):
 
 
 def sequence_number(offset: int) -> str:
-    """Grows with every message of a message group, since these share a partition."""
+    """A number that increases with every message of a message group, which has one partition."""
     return str(offset).zfill(SEQUENCE_DIGITS)
 
 
 def foreign_id(topic_id: bytes, partition: int, offset: int) -> str:
-    """An id for a message that was not sent over SQS: always the same one."""
+    """A stable id for a message that was not sent over SQS."""
     place = topic_id + partition.to_bytes(4, "big") + offset.to_bytes(8, "big")
     return str(UUID(bytes=md5(place, usedforsecurity=False).digest(), version=4))
 
 
 def _body(value: bytes | None) -> tuple[str, bytes, bool]:
-    """The text of a message, its bytes, and whether it had to be encoded to be text."""
+    """The text of a message, its bytes, and whether it was encoded as base64."""
     content = value or b""
     text = decode_text(content)
     if text is not None:

@@ -1,7 +1,7 @@
-"""Queues by name, address and ARN.
+"""Queue names, URLs and ARNs.
 
-An address is `http://HOST/ACCOUNT/NAME`. A node has one region and one account. Requests that name
-another one are refused: elsewhere a queue of that name would be another queue.
+A URL is `http://HOST/ACCOUNT/NAME`. A node has one region and one account. Requests that name
+another one are refused: there, a queue of that name would be a different queue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ARN = re.compile(r"arn:[a-z-]+:sqs:([a-z0-9-]*):(\d{12}):([A-Za-z0-9_.-]{1,80})
 
 
 class Site(NamedTuple):
-    """The region and the account that a node serves."""
+    """The region and the account of a node."""
 
     region: str
     account: str
@@ -47,7 +47,7 @@ class Site(NamedTuple):
             )
 
     def name_of_url(self, url: str | None) -> str:
-        """The name of the queue that an address means; the name alone will do too."""
+        """The name of the queue in a URL; a plain name is accepted too."""
         if not url:
             raise MissingParameter("QueueUrl")
         path = url.partition("?")[0].rstrip("/")
@@ -60,7 +60,7 @@ class Site(NamedTuple):
         return name
 
     def name_of_arn(self, arn: str) -> str | None:
-        """The name of the queue that an ARN means; None if it is of another region or account."""
+        """The name of the queue in an ARN; None if it is of another region or account."""
         found = _ARN.fullmatch(arn)
         if found is None or found[2] != self.account or found[1] not in ("", self.region):
             return None
@@ -71,7 +71,7 @@ class Site(NamedTuple):
 
 
 def check_name(name: str | None, *, is_fifo: bool) -> str:
-    """The name of a queue that is to be made."""
+    """Validate the name of a new queue."""
     if not name:
         raise MissingParameter("QueueName")
     has_suffix = name.endswith(FIFO_SUFFIX)
@@ -90,6 +90,6 @@ def check_name(name: str | None, *, is_fifo: bool) -> str:
 
 
 def name_of_arn(arn: str) -> str | None:
-    """The name in the ARN of a queue; None if it is no such ARN."""
+    """The name in the ARN of a queue; None if it is not an ARN of a queue."""
     found = _ARN.fullmatch(arn)
     return found[3] if found else None

@@ -1,4 +1,4 @@
-"""The table of actions: who carries each out."""
+"""The table of actions and their handlers."""
 
 from __future__ import annotations
 

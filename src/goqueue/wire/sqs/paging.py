@@ -1,4 +1,4 @@
-"""Lists in pages: the token of a page is the last name of the one before, and opaque."""
+"""Pagination: the opaque token of a page is the last name of the previous page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RESULTS_MAX = 1000
 def page_of(
     names: Sequence[str], count: int | None, token: str | None
 ) -> tuple[Sequence[str], str | None]:
-    """So many of the names, which are sorted, and the token of the next page if there is one.
+    """Return a page of the sorted names, and the token of the next page if there is one.
 
-    Whoever does not say how many gets no token, as it is with SQS.
+    Without a page size there is no token, as in SQS.
     """
     if count is not None and not 1 <= count <= RESULTS_MAX:
         raise InvalidParameterValue.of(

@@ -1,4 +1,4 @@
-"""Policies of queues: where messages go that fail too often, who may use a queue for that."""
+"""Policies of queues: the dead-letter queue, and who may use a queue as one; permissions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from goqueue.wire.sqs.names import ACCOUNT_LENGTH, Site, name_of_arn
 RECEIVE_COUNT_MAX = 1000
 SOURCES_MAX = 10
 POLICY_BYTES_MAX = 64 << 10
-STATEMENTS_MAX = 20  # that AddPermission makes
+STATEMENTS_MAX = 20  # created by AddPermission
 ACTIONS_MAX = 7
-# What others may be let do; the rest is for whoever has the queue.
+# The actions that can be granted to others; the rest is reserved for the owner of the queue.
 _GRANTABLE = (
     "*",
     "ChangeMessageVisibility",
@@ -39,14 +39,14 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class RedrivePolicy:
-    """After how many deliveries a message goes to which queue."""
+    """The dead-letter queue, and the number of deliveries before a message goes there."""
 
     target_arn: str
     receive_count_max: int
 
     @property
     def text(self) -> str:
-        """The policy as it is kept and told."""
+        """The policy as it is stored and returned."""
         fields = {
             "deadLetterTargetArn": self.target_arn,
             "maxReceiveCount": self.receive_count_max,
@@ -55,17 +55,17 @@ class RedrivePolicy:
 
     @property
     def target(self) -> str | None:
-        """The name of the queue."""
+        """The name of the dead-letter queue."""
         return name_of_arn(self.target_arn)
 
     @classmethod
     def read(cls, text: str) -> RedrivePolicy | None:
-        """A policy that is kept, if there is one."""
+        """Decode a stored policy, if there is one."""
         return cls.parse(text) if text else None
 
     @classmethod
     def parse(cls, text: str) -> RedrivePolicy:
-        """A policy that a client sets."""
+        """Decode and validate a policy that a client sets."""
 
         def invalid(reason: str) -> InvalidParameterValue:
             return InvalidParameterValue.of("RedrivePolicy", text, reason)
@@ -94,7 +94,7 @@ class RedrivePolicy:
 
 
 def normal_allow_policy(text: str) -> str:
-    """A redrive allow policy as it is kept."""
+    """A redrive allow policy in the form in which it is stored."""
     fields = _object(text)
     if fields is None or fields.get("redrivePermission") not in _PERMISSIONS:
         raise InvalidAttributeValue(
@@ -117,7 +117,7 @@ def normal_allow_policy(text: str) -> str:
 
 
 def lets_in(allow_policy: str, source: str) -> bool:
-    """Whether a queue of this name may send its dead letters where the policy is."""
+    """Whether a queue with this name may use the queue of this policy as dead-letter queue."""
     fields = _object(allow_policy) or {}
     permission = fields.get("redrivePermission", "allowAll")
     if permission == "byQueue":
@@ -133,7 +133,7 @@ def check_policy(text: str) -> None:
 def add_statement(
     policy: str, *, queue: str, site: Site, label: str, accounts: list[str], actions: list[str]
 ) -> str:
-    """A policy that lets accounts do these actions. It is kept for whoever reads it."""
+    """Add a statement that grants these actions to accounts. It is stored, not enforced."""
     _check_permission(label, accounts, actions)
     document = _object(policy) or {
         "Version": "2008-10-17",
@@ -176,7 +176,7 @@ def _check_permission(label: str, accounts: list[str], actions: list[str]) -> No
 
 
 def remove_statement(policy: str, label: str) -> str:
-    """The policy without a statement; empty when none is left."""
+    """Remove a statement; the policy is empty if none is left."""
     document = _object(policy) or {}
     statements = _statements(document)
     kept = [one for one in statements if one.get("Sid") != label]
@@ -192,7 +192,7 @@ def _statements(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """A JSON object; None if the text is none."""
+    """Decode a JSON object; None if the text is none."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

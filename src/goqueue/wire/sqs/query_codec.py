@@ -1,7 +1,7 @@
 """The Query protocol: forms in, XML out.
 
-A form is flat, so that lists and maps are spread over parameters such as `Attribute.1.Name`. How
-each shape is read and written is worked out once from its fields.
+A form is flat, so lists and maps are flattened to parameters such as `Attribute.1.Name`. The codec
+of each shape is derived from its fields once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from goqueue.wire.sqs.errors import MalformedInput, SqsError
 from goqueue.wire.sqs.shapes import Shape
 from goqueue.wire.sqs.text import FORBIDDEN
 
-FIELDS_MAX = 5000  # a full batch with all attributes has fewer
-DEPTH_MAX = 8  # deeper than any parameter of any action
+FIELDS_MAX = 5000  # more than a full batch with all attributes has
+DEPTH_MAX = 8  # more than any parameter of any action has
 _SPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
-_ESCAPES = {"\r": "&#13;"}  # which a parser would otherwise take for a line feed
+_ESCAPES = {"\r": "&#13;"}  # a parser would read a raw one as a line feed
 
 Form = dict[str, str]
 _Tree = dict[str, Any]
@@ -33,7 +33,7 @@ _Writer = Callable[[list[str], str, Any], None]
 
 
 def read_form(*sources: bytes) -> Form:
-    """The parameters of a request: of its address, and of its body."""
+    """Read the parameters of a request: those of its URL and those of its body."""
     form: Form = {}
     for data in sources:
         if not data:
@@ -52,7 +52,7 @@ def read_form(*sources: bytes) -> Form:
 
 
 def decode(form: Form, shape: type[Shape]) -> Any:
-    """The input of an action."""
+    """Decode the input of an action."""
     tree: _Tree = {}
     for name, text in form.items():
         _plant(tree, name.split(".", DEPTH_MAX), text)
@@ -89,14 +89,14 @@ def _plant(tree: _Tree, path: list[str], text: str) -> None:
     for word in path[:-1]:
         below = tree.setdefault(word, {})
         if not isinstance(below, dict):
-            return  # `A=x` and `A.1=y` cannot both be meant; the first one counts.
+            return  # `A=x` and `A.1=y` exclude each other; the first one counts.
         tree = below
     tree.setdefault(path[-1], text)
 
 
 @cache
 def _reader(shape: type[Shape]) -> _Reader:
-    """Puts a tree of parameters into the form that JSON would have."""
+    """A function that converts a tree of parameters to the structure of the JSON protocol."""
     info = inspect.type_info(shape)
     assert isinstance(info, inspect.StructType)
     readers = {one.encode_name: (_place(one), _reader_of(_real(one.type))) for one in info.fields}
@@ -127,7 +127,7 @@ def _reader_of(kind: inspect.Type) -> _Reader:
 
 
 def _numbered(tree: Any) -> list[Any]:
-    """The items of a list in order; a parameter without a number is a list of one."""
+    """The items of a list in order; a parameter without a number is a list of one item."""
     if not isinstance(tree, dict):
         return [tree]
     numbers = sorted(int(one) for one in tree if one.isascii() and one.isdigit() and len(one) < 9)
@@ -208,14 +208,14 @@ def _keyed(extra: dict[str, str], value_writer: _Writer) -> _Writer:
 
 
 def _real(kind: inspect.Type) -> inspect.Type:
-    """The type of a field that may be absent."""
+    """The type of an optional field."""
     if isinstance(kind, inspect.UnionType):
         return next(one for one in kind.types if not isinstance(one, inspect.NoneType))
     return kind
 
 
 def _place(one: inspect.Field) -> str:
-    """The name of a field in the Query protocol; that of lists and maps is the one of an item."""
+    """The name of a field in the Query protocol; for lists and maps, the name of an item."""
     kind = _real(one.type)
     if isinstance(kind, inspect.Metadata) and kind.extra:
         return str(kind.extra["element"])

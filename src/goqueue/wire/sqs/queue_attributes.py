@@ -1,8 +1,8 @@
-"""The attributes of queues: what they may be, and which settings they become.
+"""The attributes of queues: validation, and the settings they are mapped to.
 
-All that can be set is kept with the queue as text, with defaults filled in, so that what a client
-is told is what it gets. Visibility, redrive and order become settings of the queue's group, and
-retention one of its topic; the rest is applied to each call.
+All attributes are stored with the queue as text, with defaults filled in, so that clients read what
+is in effect. Visibility, redrive and order become settings of the queue's group, and retention a
+setting of its topic; the others are applied by each call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOPIC = "GoQueueTopic"
 FIFO = "FifoQueue"
 ALL = "All"
 SECOND_MS = 1000
-# No message is held back because of those that are out: what SQS limits is bounded by memory here.
+# No message is withheld because of others in flight: what SQS limits is limited by memory here.
 OUT_MAX = 1_000_000
 PARKED_MAX = 120_000  # messages of a partition that wait behind others of their message group
 RECORD_OVERHEAD_BYTES = 64 << 10  # what names, types and our own headers add to a message
@@ -27,7 +27,7 @@ DELIVERIES_UNLIMITED = 0
 
 
 class Whole(NamedTuple):
-    """A whole number within a range."""
+    """An integer within a range."""
 
     least: int
     most: int
@@ -38,7 +38,7 @@ class Whole(NamedTuple):
 
 
 class Word(NamedTuple):
-    """One of a few words."""
+    """One of several words."""
 
     words: tuple[str, ...]
 
@@ -61,7 +61,7 @@ _SETTABLE_FIFO: dict[str, Whole | Word] = {
     "DeduplicationScope": Word(("queue", "messageGroup")),
     "FifoThroughputLimit": Word(("perQueue", "perMessageGroupId")),
 }
-# What may also be set to nothing, and is then not there.
+# Attributes that may be set to the empty text, which removes them.
 _CLEARABLE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
 _DEFAULTS = {
     "DelaySeconds": "0",
@@ -92,9 +92,9 @@ def is_fifo(attributes: Mapping[str, str]) -> bool:
 def check_attributes(
     given: Mapping[str, str], rules: SqsRules, *, is_of_fifo: bool, is_new: bool
 ) -> dict[str, str]:
-    """The attributes that a client sets, in the form in which they are kept.
+    """Validate the attributes that a client sets; return them as they are stored.
 
-    What is cleared is empty.
+    Removed ones are empty.
     """
     checked = {}
     for name, text in given.items():
@@ -112,7 +112,7 @@ def check_attributes(
 
 
 def _check_encryption(checked: dict[str, str]) -> None:
-    """Let one kind of encryption take the place of the other."""
+    """Let one kind of encryption replace the other."""
     is_managed = checked.get("SqsManagedSseEnabled") == "true"
     if checked.get("KmsMasterKeyId"):
         if is_managed:
@@ -127,7 +127,7 @@ def _check_encryption(checked: dict[str, str]) -> None:
 
 
 def _check_kind(text: str, *, is_of_fifo: bool) -> None:
-    """Whether a queue keeps order is decided when it is made; others do not have the attribute."""
+    """Refuse to change whether a queue is FIFO; standard queues do not have the attribute."""
     if not is_of_fifo:
         raise InvalidAttributeName(FIFO)
     if text != "true":
@@ -144,7 +144,7 @@ def with_defaults(checked: Mapping[str, str], rules: SqsRules) -> dict[str, str]
 
 
 def check_together(attributes: Mapping[str, str]) -> None:
-    """Raise where attributes that are each allowed do not hold together."""
+    """Raise if attributes that are valid by themselves contradict each other."""
     limit = attributes.get("FifoThroughputLimit")
     if limit == "perMessageGroupId" and attributes.get("DeduplicationScope") != "messageGroup":
         raise InvalidAttributeValue(
@@ -159,7 +159,7 @@ def queue_settings(attributes: Mapping[str, str], dead_letter_topic: str) -> dic
         "visibility_ms": visibility_ms(int(attributes["VisibilityTimeout"])),
         "deliveries_max": DELIVERIES_UNLIMITED if policy is None else policy.receive_count_max,
         "dead_letter_topic": dead_letter_topic,
-        # A message whose time is over is there again at once.
+        # A message whose visibility timeout has passed is available again at once.
         "backoff_ms": 0,
         "backoff_ms_max": 0,
         "backoff_jitter": 0.0,
@@ -170,14 +170,14 @@ def queue_settings(attributes: Mapping[str, str], dead_letter_topic: str) -> dic
         "key_order": is_fifo(attributes),
         "key_batches": is_fifo(attributes),
         "fair_keys": not is_fifo(attributes),
-        # Messages that are delayed one by one would not keep their order.
+        # Delays of single messages would break their order.
         "delay_ms": int(attributes["DelaySeconds"]) * SECOND_MS if is_fifo(attributes) else 0,
         "late_acks": not is_fifo(attributes),
     }
 
 
 def topic_settings(attributes: Mapping[str, str], rules: SqsRules) -> dict[str, str]:
-    """The settings of a topic that is the queue's own."""
+    """The settings of a topic that belongs to the queue."""
     return {
         "retention_ms": str(int(attributes["MessageRetentionPeriod"]) * SECOND_MS),
         "max_message_bytes": str(rules.message_bytes_max + RECORD_OVERHEAD_BYTES),
@@ -185,7 +185,7 @@ def topic_settings(attributes: Mapping[str, str], rules: SqsRules) -> dict[str, 
 
 
 def visibility_ms(seconds: int) -> int:
-    """A message that is to be visible at once is so as soon as a lease can end."""
+    """Convert to a lease duration; 0 seconds becomes the shortest one."""
     return max(1, seconds * SECOND_MS)
 
 

@@ -1,8 +1,8 @@
-"""What every action takes and gives: the one table that both protocols are made from.
+"""The inputs and outputs of all actions, from which the codecs of both protocols are derived.
 
-In JSON the names of fields are those below. In the Query protocol lists and maps are spread over
-numbered parameters, or repeated elements, whose names are those that are given beside the type.
-Fields that are absent are None: what is required depends on the queue and is for handlers to say.
+In JSON the names of fields are those below. In the Query protocol lists and maps are flattened to
+numbered parameters, or repeated elements, with the names that are given beside the type. Absent
+fields are None: which are required depends on the queue and is checked by handlers.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from msgspec import Meta, field
 
 
 def _listed(element: str) -> Meta:
-    """The items of a list, by the name that they have in the Query protocol."""
+    """A list, with the name of its items in the Query protocol."""
     return Meta(extra={"element": element})
 
 
 def _mapped(element: str, *, key: str = "Name") -> Meta:
-    """The entries of a map, likewise; each has a key and a value."""
+    """A map, with the names of its entries, keys and values in the Query protocol."""
     return Meta(extra={"element": element, "key": key, "value": "Value"})
 
 
 class Shape(msgspec.Struct, rename="pascal", omit_defaults=True):
-    """Anything that crosses the wire."""
+    """Any value that crosses the wire."""
 
 
 AttributeNames = Annotated[list[str], _listed("AttributeName")]
@@ -51,7 +51,7 @@ SystemAttributes = Annotated[dict[str, AttributeValue], _mapped("MessageSystemAt
 
 
 class Outgoing(Shape):
-    """A message as it is sent, alone or in a batch."""
+    """A message to send, alone or in a batch."""
 
     message_body: str | None = None
     delay_seconds: int | None = None
@@ -66,7 +66,7 @@ class OutgoingEntry(Outgoing):
 
 
 class Message(Shape, kw_only=True):
-    """A message as it is received."""
+    """A received message."""
 
     message_id: str
     receipt_handle: str
@@ -91,7 +91,7 @@ class Sent(Shape, kw_only=True):
 
 
 class Done(Shape):
-    """An entry of a batch that was carried out."""
+    """A successful entry of a batch."""
 
     id: str
 
@@ -101,7 +101,7 @@ class SentEntry(Sent, kw_only=True):
 
 
 class Failed(Shape):
-    """An entry of a batch that was not."""
+    """A failed entry of a batch."""
 
     id: str
     sender_fault: bool
@@ -129,11 +129,11 @@ class ChangeMessageVisibilityBatchResult(Shape):
     failed: FailedEntries | None = None
 
 
-# What actions take
+# Inputs of actions
 
 
 class OfQueue(Shape):
-    """What concerns one queue."""
+    """Input that refers to one queue."""
 
     queue_url: str | None = None
 
@@ -253,11 +253,11 @@ class CancelMessageMoveTask(Shape):
     task_handle: str | None = None
 
 
-# What actions give
+# Outputs of actions
 
 
 class Nothing(Shape):
-    """The answer of an action that has nothing to tell."""
+    """An empty output."""
 
 
 class QueueUrl(Shape):

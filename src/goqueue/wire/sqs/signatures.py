@@ -1,7 +1,7 @@
-"""Signature Version 4: whether whoever sent a request knows the secret of the key it names.
+"""Signature Version 4: verifies that the sender of a request has the secret of the key it names.
 
-What is signed is the request in one canonical form, the time, and what the key may be used for.
-The signature is in a header, or in the query of an address that was signed to be handed on.
+The signature covers the request in a canonical form, the time, and the scope of the key. It is in a
+header, or in the query of a presigned URL.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from goqueue.wire.sqs.errors import (
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 SERVICE = "sqs"
-SKEW_SECONDS_MAX = 15 * 60  # between the clock of a client and ours
-EXPIRY_SECONDS_MAX = 7 * 24 * 3600  # of an address that was signed
+SKEW_SECONDS_MAX = 15 * 60  # between the client's clock and ours
+EXPIRY_SECONDS_MAX = 7 * 24 * 3600  # of a presigned URL
 QUERY_FIELDS_MAX = 1000
 _TERMINATOR = "aws4_request"
 _PART = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
@@ -36,7 +36,7 @@ _SIGNATURE = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who says to have signed a request, how and when."""
+    """The credential, scope and time that a request claims to be signed with."""
 
     key_id: str
     day: str
@@ -45,7 +45,7 @@ class Claim:
     headers: tuple[str, ...]
     signature: str
     time: str
-    expires_seconds: int | None = None  # of an address that was signed
+    expires_seconds: int | None = None  # of a presigned URL
 
     @property
     def scope(self) -> str:
@@ -53,13 +53,14 @@ class Claim:
 
 
 def claim_of(request: Request) -> Claim | None:
-    """What a request says about its signature; None if it has none."""
+    """The claim of a request; None if it is not signed."""
     header = request.header(b"authorization").decode("latin-1")
     if header:
         if not header.startswith(ALGORITHM):
             raise IncompleteSignature(f"Only signatures by {ALGORITHM} are understood.")
         parts = dict(_PART.findall(header))
-        # A request without its own time says it in the Date header, which nobody has used in years.
+        # A request without `X-Amz-Date` has the time in the Date header, which hardly any client
+        # uses.
         return _claim(
             parts.get("Credential", ""),
             parts.get("SignedHeaders", ""),
@@ -79,7 +80,7 @@ def claim_of(request: Request) -> Claim | None:
 
 
 def region_of(request: Request) -> str:
-    """The region that a client believes to speak to; empty if it does not say."""
+    """The region that a client addresses; empty if it does not say."""
     found = re.search(
         rb"Credential=[^/,]*/\d{8}/([a-z0-9-]{1,50})/", request.header(b"authorization")
     )
@@ -87,7 +88,7 @@ def region_of(request: Request) -> str:
 
 
 def verify(request: Request, secrets: Mapping[str, str], *, now_ms: int) -> None:
-    """Raise unless a request was signed with one of the keys, and lately."""
+    """Raise unless a request was signed with one of the keys, recently."""
     claim = claim_of(request)
     if claim is None:
         raise MissingAuthentication
@@ -109,14 +110,14 @@ def verify(request: Request, secrets: Mapping[str, str], *, now_ms: int) -> None
 
 
 def canonical_request(request: Request, claim: Claim) -> str:
-    """A request in the one form that both sides sign."""
+    """A request in the canonical form that both sides sign."""
     is_presigned = claim.expires_seconds is not None
     pairs = [pair for pair in _query(request) if pair[0] != "X-Amz-Signature" or not is_presigned]
     query = "&".join(f"{name}={value}" for name, value in sorted(map(_escaped, pairs)))
     headers = "".join(f"{name}:{_header(request, name)}\n" for name in claim.headers)
     names = ";".join(claim.headers)
     digest = sha256(request.body).hexdigest()
-    # Paths are escaped once more than they came, since that is how SDKs sign all but storage.
+    # Paths are escaped once more than received, as SDKs do for all services except S3.
     path = quote(_normal_path(request.path), safe="/-_.~", encoding="latin-1")
     return f"{request.method}\n{path}\n{query}\n{headers}\n{names}\n{digest}"
 
@@ -130,7 +131,7 @@ def sign(canonical: str, claim: Claim, secret: str) -> str:
 
 @lru_cache(maxsize=128)
 def _signing_key(secret: str, day: str, region: str, service: str) -> bytes:
-    """The key of one day, region and service; clients sign thousands of requests with it."""
+    """Return the derived key of one day, region and service, which many requests share."""
     key = f"AWS4{secret}".encode()
     for word in (day, region, service, _TERMINATOR):
         key = hmac.new(key, word.encode(), sha256).digest()
@@ -195,7 +196,7 @@ def _header(request: Request, name: str) -> str:
 
 
 def _normal_path(path: str) -> str:
-    """A path without empty segments and without dots."""
+    """A path without empty and dot segments."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

@@ -1,4 +1,4 @@
-"""Handles of move tasks: opaque to their holders, they name the queue and the job."""
+"""Handles of message move tasks: opaque to clients, they contain the queue and the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_handle(source_arn: str, job_id: str) -> str:
 
 
 def read_handle(text: str | None) -> tuple[str, str]:
-    """The ARN of the queue, and the id of the job."""
+    """Decode a handle: the ARN of the queue, and the id of the job."""
     if not text:
         raise MissingParameter("TaskHandle")
     try:

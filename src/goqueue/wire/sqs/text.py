@@ -1,4 +1,4 @@
-"""Which text SQS carries: what XML can say."""
+"""The characters that SQS accepts: those that XML can represent."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _CONTROLS = bytes(one for one in range(0x20) if one not in b"\t\n\r")
 
 
 def is_plain(content: bytes) -> bool:
-    """The same as finding nothing forbidden, for text that is encoded; bodies are long."""
+    """Whether encoded text has only accepted characters; checked on bytes, as bodies are long."""
     if len(content.translate(None, _CONTROLS)) != len(content):
         return False
     if content.isascii():
         return True
-    # U+FFFE and U+FFFF, which are no characters.
+    # U+FFFE and U+FFFF, which are not characters.
     return b"\xef\xbf\xbe" not in content and b"\xef\xbf\xbf" not in content
 
 
 def decode_text(content: bytes) -> str | None:
-    """The text that bytes are; None if they are none that SQS carries."""
+    """Decode UTF-8; None if the bytes are not text that SQS accepts."""
     try:
         return content.decode() if is_plain(content) else None
     except UnicodeDecodeError:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goqueue.groups import CommitOffsets, GroupState, Heartbeat, Join, OffsetToCommit, Sync
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.loop.promise import start
 from goqueue.model.errors import (
     CoordinatorNotAvailable,

@@ -13,8 +13,7 @@ import pytest
 
 from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.messages import Outgoing
-from goqueue.client.http.producer import AsyncProducer, Producer
-from goqueue.client.http.publishing import PartlyPublished, publish_all
+from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer, publish_all
 from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.steps import take_steps
 from goqueue.client.http.transport import AsyncTransport, Transport

@@ -11,11 +11,10 @@ import msgspec
 import pytest
 
 from goqueue.client.errors import ConnectionLost, Unreachable
-from goqueue.client.http.attempts import Attempts
 from goqueue.client.http.failures import Failure, unreachable
 from goqueue.client.http.request import Repeat, Request
 from goqueue.client.http.settings import HttpSettings, RetrySettings
-from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.client.http.transport import AsyncTransport, Attempts, Transport
 from goqueue.model.errors import InvalidRequest, RequestTimedOut, StorageFull, UnknownTopic
 from goqueue.wire.carrier.problems import problem_of
 

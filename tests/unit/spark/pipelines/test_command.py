@@ -8,9 +8,9 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from goqueue.cli import pipeline
+from goqueue.cli.commands import pipeline
+from goqueue.cli.commands.pipeline import session
 from goqueue.cli.main import main
-from goqueue.cli.pipeline import session
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

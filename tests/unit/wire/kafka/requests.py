@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka.record import legacy_records as aiokafka
 from kafka.record import legacy_records as kafka_python
 
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.model.batch import Record, encode_batch
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import (

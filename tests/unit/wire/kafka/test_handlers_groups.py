@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.groups.consumer_protocol import encode_subscription
+from goqueue.groups.classic.embedded_protocol import encode_subscription
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.messages import API_BY_NAME
 from goqueue.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

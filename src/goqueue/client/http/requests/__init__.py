@@ -1,1 +1,1 @@
-"""Builders of requests, one class for each area of the API; they send nothing themselves."""
+"""Builders of requests, one class per area of the API; they send nothing."""

@@ -1,4 +1,4 @@
-"""The cluster: its nodes, where partitions are kept, and moving them."""
+"""The cluster: nodes, quorum voters, placement and reassignment of partitions."""
 
 from __future__ import annotations
 
@@ -44,52 +44,52 @@ _read_moving = reading(bodies.Moving)
 
 class ClusterRequests:
     def info(self) -> Request[Cluster]:
-        """The cluster at a glance."""
+        """Return an overview of the cluster."""
         return Request("GET", path_of("admin", "cluster"), _read_cluster)
 
     def health(self) -> Request[ClusterHealth]:
-        """What is wrong with the cluster, if anything."""
+        """Return the problems of the cluster, if any."""
         return Request("GET", path_of("admin", "cluster", "health"), _read_health)
 
     def nodes(self) -> Request[list[Node]]:
-        """The nodes that belong to the cluster, by id."""
+        """Return the nodes of the cluster, by id."""
         return Request("GET", path_of("admin", "nodes"), lambda data: _read_nodes(data).nodes)
 
     def node(self, node: int) -> Request[Node]:
-        """One node."""
+        """Return one node."""
         return Request("GET", path_of("admin", "nodes", str(node)), _read_node)
 
     def unregister(self, node: int) -> Request[None]:
-        """Forget a node that has stopped for good and keeps nothing."""
+        """Remove a node that has stopped permanently and has no replicas."""
         path = path_of("admin", "nodes", str(node))
         return Request("DELETE", path, nothing, repeat=Repeat.CONFUSES)
 
     def drain(self, node: int) -> Request[Drain]:
-        """Have other nodes lead what this one leads; `drain_progress` tells how far that is."""
+        """Move the leadership of a node's partitions to others; see `drain_progress`."""
         return Request(
             "POST", path_of("admin", "nodes", str(node), "drain"), _read_drain, body=b"{}"
         )
 
     def undrain(self, node: int) -> Request[Drain]:
-        """Let a node lead again."""
+        """Allow a node to lead again."""
         path = path_of("admin", "nodes", str(node), "undrain")
         return Request("POST", path, _read_drain, body=b"{}")
 
     def drain_progress(self, node: int) -> Request[Drain]:
-        """How far a node is from leading nothing."""
+        """Return how many partitions a draining node still leads."""
         return Request("GET", path_of("admin", "nodes", str(node), "drain"), _read_drain)
 
     def voters(self) -> Request[Voters]:
-        """Who votes on what the cluster decides, and who only follows."""
+        """Return the voters and observers of the metadata quorum."""
         return Request("GET", path_of("admin", "voters"), _read_voters)
 
     def add_voter(self, node: int) -> Request[Voters]:
-        """Let a node vote that runs and has caught up."""
+        """Make a running node that has caught up a voter."""
         path = path_of("admin", "voters", str(node))
         return Request("PUT", path, _read_voters, body=b"{}")
 
     def remove_voter(self, node: int) -> Request[Voters]:
-        """Let a node vote no more; refused where too few voters that run would be left."""
+        """Make a voter an observer; refused if too few running voters would remain."""
         return Request("DELETE", path_of("admin", "voters", str(node)), _read_voters)
 
     def partitions(
@@ -99,7 +99,7 @@ class ClusterRequests:
         node: int | None = None,
         state: PartitionState | None = None,
     ) -> Request[list[PlacedPartition]]:
-        """Where partitions are kept, who of them is in sync, and who leads."""
+        """Return the replicas, in-sync replicas and leader of each partition."""
         query = query_of(bodies.ListPartitions(topic=topic, node=node, state=state))
         return Request("GET", path_of("admin", "partitions"), _partitions, query)
 
@@ -110,7 +110,7 @@ class ClusterRequests:
         partitions: Sequence[int] | None = None,
         unclean: bool = False,
     ) -> Request[list[Change]]:
-        """Have the first replica of each partition lead; what changed, or was refused."""
+        """Elect the preferred leader of each partition; return what changed or was refused."""
         body = bodies.Elect(
             topic=topic,
             partitions=None if partitions is None else list(partitions),
@@ -126,7 +126,7 @@ class ClusterRequests:
         throttle_bytes_per_second: int | None = None,
         dry_run: bool = False,
     ) -> Request[list[MoveResult]]:
-        """Move partitions to these nodes, of which the first is to lead."""
+        """Move partitions to these nodes; the first is the preferred leader."""
         wanted = [
             bodies.Move(topic=name.topic, partition=name.partition, replicas=list(replicas))
             for name, replicas in moves.items()
@@ -147,7 +147,7 @@ class ClusterRequests:
         throttle_bytes_per_second: int | None = None,
         dry_run: bool = False,
     ) -> Request[list[MoveResult]]:
-        """Move all that a node keeps, perhaps only of one topic, to other nodes."""
+        """Move all replicas of a node, or those of one topic, to other nodes."""
         return _start(
             bodies.StartMoves(
                 away_from=node,
@@ -158,7 +158,7 @@ class ClusterRequests:
         )
 
     def reassignments(self, *, topic: str | None = None) -> Request[list[MovingPartition]]:
-        """The partitions that are moving, and how far they have come."""
+        """Return the reassignments in progress."""
         query = query_of(bodies.ListMoves(topic=topic))
         return Request("GET", path_of("admin", "reassignments"), _moving, query)
 
@@ -169,7 +169,7 @@ class ClusterRequests:
         topic: str | None = None,
         partition: int | None = None,
     ) -> Request[list[Change]]:
-        """Let moves that are under way go on this fast, or without a limit."""
+        """Set the rate of reassignments in progress, or remove the limit."""
         body = bodies.ThrottleMoves(
             topic=topic, partition=partition, throttle_bytes_per_second=throttle_bytes_per_second
         )
@@ -179,7 +179,7 @@ class ClusterRequests:
     def cancel_reassignments(
         self, *, topic: str | None = None, partition: int | None = None
     ) -> Request[list[Change]]:
-        """Leave partitions where they were before their moves."""
+        """Cancel reassignments; the partitions stay where they were."""
         query = query_of(bodies.CancelMoves(topic=topic, partition=partition))
         path = path_of("admin", "reassignments")
         return Request("DELETE", path, lambda data: _read_changes(data).results, query)

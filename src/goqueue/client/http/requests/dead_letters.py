@@ -1,4 +1,4 @@
-"""Dead letters of a topic, and redrives: the jobs that bring them back."""
+"""Dead letters of a topic, and redrives: the jobs that move them back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from goqueue.wire.http.bodies.messages import Damage
 
 
 class LetterSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message was when it died, and for whom."""
+    """Where a message was when it was dead-lettered, and in which group."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class LetterSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(Message, frozen=True, kw_only=True):
-    """A message that a queue group gave up, as it lies in the dead-letter topic."""
+    """A dead letter as stored in the dead-letter topic."""
 
     reason: str | None
     attempts: int | None
@@ -34,7 +34,7 @@ class DeadLetter(Message, frozen=True, kw_only=True):
 
 
 class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some dead letters, where the next page begins, and how many there are in all."""
+    """Some dead letters, the position of the next page, and the total count."""
 
     letters: tuple[DeadLetter, ...]
     cursor: str
@@ -43,25 +43,25 @@ class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters are meant; every condition that is given must hold."""
+    """Which dead letters to select; all given conditions must hold."""
 
     reason: str | None = None
     group: str | None = None
     key: Data | None = None
-    from_: Place | None = None  # of their death
+    from_: Place | None = None  # the time of dead-lettering
     until: Place | None = None
-    header: tuple[str, Data | None] | None = None  # without a value, any will do; redrives only
+    header: tuple[str, Data | None] | None = None  # without a value, any matches; redrives only
 
 
 class RedriveEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a job's history."""
+    """One entry of a job's history."""
 
     time: int
     what: str
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """A job: what it was told, how far it is, and its history."""
+    """A job: its request, its progress, and its history."""
 
     id: str
     topic: str
@@ -84,7 +84,7 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedrivePreview(msgspec.Struct, frozen=True, kw_only=True):
-    """What a redrive would bring back, and the first of it."""
+    """What a redrive would move back, with the first letters."""
 
     matching: int
     passed_over: int
@@ -132,7 +132,7 @@ NO_FILTER = LetterFilter()
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRequests:
-    """Requests about the dead letters of one topic, in its own dead-letter topic or in another."""
+    """Requests about the dead letters of one topic, in its own dead-letter topic or another."""
 
     topic: str
     dead_letter_topic: str | None = None
@@ -140,7 +140,7 @@ class DeadLetterRequests:
     def list_page(
         self, filter: LetterFilter = NO_FILTER, *, limit: int = 100, cursor: str = ""
     ) -> Request[LetterPage]:
-        """Dead letters that were not brought back, with why and when they died."""
+        """Return dead letters that were not redriven, with reason and time."""
         conditions = {name: str(one) for name, one in _conditions(filter).items()}
         query = {"limit": str(limit), **conditions}
         if cursor:
@@ -156,7 +156,7 @@ class DeadLetterRequests:
         letters: Iterable[tuple[int, int]] | None = None,
         max_messages: int | None = None,
     ) -> Request[RedrivePreview]:
-        """What a redrive with these conditions would bring back; nothing is changed."""
+        """Return what a redrive with these conditions would move; nothing is changed."""
         body = self._order(filter, letters, max_messages=max_messages, dry_run=True)
         return Request("POST", self._path(), _preview, body=body)
 
@@ -170,9 +170,9 @@ class DeadLetterRequests:
         keep_copy: bool = False,
         target_topic: str | None = None,
     ) -> Request[Redrive]:
-        """Begin to bring dead letters back to where they came from, as a job of the broker.
+        """Start a job of the broker that moves dead letters back to where they came from.
 
-        `letters` names single ones by partition and offset in the dead-letter topic.
+        `letters` selects single ones by partition and offset in the dead-letter topic.
         """
         body = self._order(
             filter,
@@ -185,23 +185,23 @@ class DeadLetterRequests:
         return Request("POST", self._path(), _started, body=body, repeat=Repeat.CONFUSES)
 
     def redrives(self) -> Request[list[Redrive]]:
-        """The jobs of this topic, newest first."""
+        """Return the jobs of this topic, newest first."""
         return Request("GET", self._path(), lambda data: _read_redrives(data).redrives)
 
     def show_redrive(self, redrive_id: str) -> Request[Redrive]:
-        """How far a job is."""
+        """Return the progress of a job."""
         return Request("GET", self._path(redrive_id), _read_redrive)
 
     def pause(self, redrive_id: str) -> Request[Redrive]:
-        """Let a job rest."""
+        """Pause a job."""
         return Request("POST", self._path(redrive_id, "pause"), _read_redrive, body=b"{}")
 
     def resume(self, redrive_id: str) -> Request[Redrive]:
-        """Let a job go on."""
+        """Resume a job."""
         return Request("POST", self._path(redrive_id, "resume"), _read_redrive, body=b"{}")
 
     def cancel(self, redrive_id: str) -> Request[Redrive]:
-        """End a job where it is; what it has not brought back stays among the dead letters."""
+        """Cancel a job; what it has not moved stays in the dead-letter topic."""
         return Request(
             "POST",
             self._path(redrive_id, "cancel"),
@@ -233,7 +233,7 @@ class DeadLetterRequests:
 
 
 def _conditions(filter: LetterFilter) -> dict[str, str]:
-    """The conditions that are given, those about headers aside."""
+    """The given conditions, except those on headers."""
     given = {
         "reason": filter.reason,
         "group": filter.group,

@@ -1,4 +1,4 @@
-"""Groups of both kinds: make, look at, move and delete them."""
+"""Groups of both kinds: create, describe, configure, reset and delete them."""
 
 from __future__ import annotations
 
@@ -42,46 +42,46 @@ _read_reset = reading(bodies.ResetDone)
 
 class GroupRequests:
     def list_all(self, *, kind: GroupKind | None = None, prefix: str = "") -> Request[list[Group]]:
-        """The groups, by name."""
+        """Return the groups, by name."""
         query = query_of(bodies.ListGroups(kind=kind, prefix=prefix))
         return Request("GET", path_of("groups"), lambda data: _read_groups(data).groups, query)
 
     def put_queue(
         self, group: str, settings: Mapping[str, object] | None = None
     ) -> Request[QueueGroup]:
-        """Make a queue group or replace its settings; those not named have their default.
+        """Create a queue group or replace its settings; those not given get their defaults.
 
-        Without `settings` a group that exists stays as it is.
+        Without `settings` an existing group stays unchanged.
         """
         body = body_with(kind="queue", settings=None if settings is None else dict(settings))
         return Request("PUT", path_of("groups", group), _read_queue_group, body=body)
 
     def configure_queue(self, group: str, settings: Mapping[str, object]) -> Request[QueueGroup]:
-        """Change settings of a queue group; None takes one back to its default."""
+        """Change settings of a queue group; None resets one to its default."""
         body = msgspec.json.encode({"settings": dict(settings)})
         return Request("PATCH", path_of("groups", group), _read_queue_group, body=body)
 
     def put_stream(
         self, group: str, topics: Iterable[str], *, start: Start = "earliest"
     ) -> Request[StreamGroup]:
-        """Let a stream group begin in topics at `start`, where it has not committed anything."""
+        """Set where a stream group starts in topics for which it has no committed offset."""
         body = body_with(kind="stream", topics=list(topics), start=start)
         return Request("PUT", path_of("groups", group), _read_stream_group, body=body)
 
     def describe(self, group: str) -> Request[QueueGroup | StreamGroup]:
-        """A group of either kind."""
+        """Describe a group of either kind."""
         return Request("GET", path_of("groups", group), _read_group)
 
     def delete(self, group: str) -> Request[None]:
-        """Forget a group and all it has done."""
+        """Delete a group and its state."""
         return Request("DELETE", path_of("groups", group), nothing, repeat=Repeat.CONFUSES)
 
     def lag(self, group: str) -> Request[Lag]:
-        """How much the group has still to read, or to acknowledge."""
+        """Return how much the group has still to read, or to acknowledge."""
         return Request("GET", path_of("groups", group, "lag"), _read_lag)
 
     def offsets(self, group: str) -> Request[list[CommittedOffset]]:
-        """What a stream group has committed."""
+        """Return the committed offsets of a stream group."""
         path = path_of("groups", group, "offsets")
         return Request("GET", path, lambda data: _read_offsets(data).offsets)
 
@@ -108,9 +108,9 @@ class GroupRequests:
         return Request("POST", path, lambda data: _read_reset(data).offsets, body=body)
 
     def assignment(self, group: str) -> Request[Assignment]:
-        """Who holds which partitions of a stream group, and who shall."""
+        """Return the current and the target assignment of a stream group."""
         return Request("GET", path_of("groups", group, "assignment"), _read_assignment)
 
     def rebalances(self, group: str) -> Request[Rebalances]:
-        """How often, why and for how long a stream group was rebalanced."""
+        """Return how often, why and for how long a stream group rebalanced."""
         return Request("GET", path_of("groups", group, "rebalances"), _read_rebalances)

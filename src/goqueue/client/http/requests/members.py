@@ -35,7 +35,7 @@ _read_committed = reading(bodies.Committed)
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member shall do next; no assignment means that it has not changed."""
+    """The broker's instructions to a member; no assignment means that it is unchanged."""
 
     member_id: str
     member_epoch: int
@@ -44,7 +44,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Polled(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member read, and what it was told on the occasion."""
+    """The messages of a poll, and the instructions that came with them."""
 
     messages: tuple[Message, ...]
     member_epoch: int
@@ -107,8 +107,8 @@ class MemberRequests:
             auto_commit=auto_commit,
             start=start,
         )
-        # The broker goes on behind what it has answered, so a second poll would pass over the
-        # messages of an answer that was lost. Who loses one joins again.
+        # Not repeatable: the broker advances with each response, so a second poll would skip the
+        # messages of a lost response. A member that loses one joins again.
         return Request(
             "GET",
             path_of("groups", self.group, "poll"),
@@ -121,7 +121,7 @@ class MemberRequests:
     def commit(
         self, epoch: int, offsets: Mapping[TopicPartition, int]
     ) -> Request[dict[TopicPartition, GoQueueError]]:
-        """Commit where to go on; the partitions that were refused, and why."""
+        """Commit offsets; return the partitions that were refused, with their errors."""
         body = bodies.Commit(
             offsets=[
                 bodies.OffsetToCommit(topic=one.topic, partition=one.partition, offset=offset)

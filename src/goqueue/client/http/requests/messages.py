@@ -37,7 +37,7 @@ _read_message = reading(bodies.Message)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Some messages, where the next page begins, and what could not be read on the way."""
+    """Some messages, the position of the next page, and the records that could not be read."""
 
     messages: tuple[Message, ...]
     cursor: str
@@ -60,11 +60,11 @@ class MessageRequests:
         timestamp_ms: int | None = None,
         acks: Acks = "all",
     ) -> Request[Published]:
-        """Publish one message; the answer comes when it is as durable as `acks` asks for.
+        """Publish one message; the response is sent when it is as durable as `acks` requires.
 
-        If the answer is lost, the message may be stored or not: `ConnectionLost` or
-        `RequestTimedOut` says so, and nothing is sent again unless the settings of the client
-        allow that a message may come twice (`repeats_publishes`).
+        If the response is lost, the message may or may not be stored: `ConnectionLost` or
+        `RequestTimedOut` says so, and the request is not repeated unless the client's settings
+        accept that a message may be stored twice (`repeats_publishes`).
         """
         message = Outgoing(
             value, key, headers, priority, delay, deliver_at, ttl, partition, timestamp_ms
@@ -80,7 +80,7 @@ class MessageRequests:
     def publish_encoded(
         self, topic: str, parts: Sequence[bytes], *, acks: Acks = "all"
     ) -> Request[list[Outcome]]:
-        """Publish messages that `encoded` has made ready; an outcome for each."""
+        """Publish messages encoded by `encoded`; return an outcome for each."""
         return Request(
             "POST",
             path_of("topics", topic, "batch"),
@@ -102,9 +102,9 @@ class MessageRequests:
         wait: Duration = 0,
         isolation: Isolation = "committed",
     ) -> Request[Page]:
-        """Read up to `limit` messages; wait so long for one if there is none.
+        """Read up to `limit` messages, waiting for the first if there is none.
 
-        With the isolation `uncommitted`, also those of transactions that are open or were aborted.
+        The isolation `uncommitted` includes those of open and aborted transactions.
         """
         query = bodies.Read(
             partition=partition,
@@ -122,14 +122,14 @@ class MessageRequests:
     def read_one(
         self, topic: str, *, partition: int, offset: int, isolation: Isolation = "committed"
     ) -> Request[Message]:
-        """The message at one offset of a partition."""
+        """Return the message at an offset of a partition."""
         path = path_of("topics", topic, "messages", partition, offset)
         query = bodies.ReadOne(isolation=isolation)
         return Request("GET", path, _message, {} if isolation == "committed" else query_of(query))
 
 
 def _isolated(query: bodies.Read) -> dict[str, str]:
-    """The fields of a query; the isolation is left out where it is the broker's default."""
+    """The fields of a query; the isolation is left out if it is the broker's default."""
     fields = query_of(query)
     if query.isolation == "committed":
         del fields["isolation"]

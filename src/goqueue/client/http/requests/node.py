@@ -1,4 +1,4 @@
-"""The node itself: is it well, and which version is it."""
+"""The health and the version of a node."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _read_version = reading(Version)
 
 class NodeRequests:
     def health(self) -> Request[Health]:
-        """Whether the node does all that it should; raises while it does not."""
+        """Return the health of the node; raise if it is not healthy."""
         return Request("GET", "/healthz", _read_health)
 
     def version(self) -> Request[Version]:
-        """Which version the node has, and which node of which cluster it is."""
+        """Return the version of the node, its id, and the id of its cluster."""
         return Request("GET", "/version", _read_version)

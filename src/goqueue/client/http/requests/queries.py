@@ -1,4 +1,4 @@
-"""Queries: transactions that are prepared one by one and committed an epoch at a time."""
+"""Queries: transactions that are prepared one by one and committed together for an epoch."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _read_committed = reading(EpochCommitted)
 
 class QueryRequests:
     def open(self, query: str, *, run_name: str = "") -> Request[Query]:
-        """Begin a run of a query; earlier runs are turned away, and what they left is aborted.
+        """Begin a run of a query; earlier runs are fenced, and their open transactions aborted.
 
-        A run that has a name may open the query again, and keeps its number.
+        A run with a name may open the query again, and keeps its number.
         """
         body = body_with(run_name=run_name)
         return Request("POST", path_of("queries", query, "open"), _read_query, body=body)
 
     def describe(self, query: str) -> Request[Query]:
-        """The newest run and the newest epoch of a query."""
+        """Return the newest run and the newest epoch of a query."""
         return Request("GET", path_of("queries", query), _read_query)
 
     def begin(self, attempt: Attempt, *, timeout: Duration = TIMEOUT_SECONDS) -> Request[Begun]:
-        """Begin a transaction that is a part of an epoch."""
+        """Begin a transaction that is part of an epoch."""
         name, timeout_ms = attempt.transactional_id, duration_ms(timeout)
         body = body_with(transactional_id=name, timeout_ms=timeout_ms)
         return Request("POST", path_of("transactions"), _read_begun, body=body)
 
     def prepare(self, transaction_id: str, *, timeout: Duration | None = None) -> Request[None]:
-        """All is written; let the transaction wait for the commit of its epoch."""
+        """Prepare the transaction: all is written, and it waits for the commit of its epoch."""
         timeout_ms = None if timeout is None else duration_ms(timeout)
         path = path_of("transactions", transaction_id, "prepare")
         return Request("POST", path, nothing, body=body_with(timeout_ms=timeout_ms))
@@ -53,7 +53,7 @@ class QueryRequests:
     ) -> Request[EpochCommitted]:
         """Commit prepared transactions as one epoch, unless it is committed already.
 
-        Answered when every reader can see all of it.
+        The response is sent when all readers can see its effects.
         """
         body = bodies.CommitEpoch(run=run, transactions=list(transactions), is_last=is_last)
         path = path_of("queries", query, "epochs", epoch, "commit")

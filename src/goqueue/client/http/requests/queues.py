@@ -1,4 +1,4 @@
-"""Queue groups: receive, settle, and look after the messages of a topic."""
+"""Queue groups: receive, settle and inspect the messages of a topic."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _read_stats = reading(QueueStats)
 
 @dataclass(frozen=True, slots=True)
 class QueueRequests:
-    """Requests of one consumer of a group about one topic."""
+    """Requests of one consumer of a group for one topic."""
 
     topic: str
     group: str
@@ -87,11 +87,11 @@ class QueueRequests:
         visibility: Duration | None = None,
         bodies: bool = True,
     ) -> Request[list[ReceivedMessage]]:
-        """Lease up to so many messages, waiting so long for the first; none when none came.
+        """Lease up to `max_messages`, waiting for the first; return none if none arrived.
 
-        Each is this consumer's alone for the time of `visibility` (by default the group's). What
-        is neither acknowledged nor extended by then is delivered again. Without `bodies` they come
-        without key, value and headers, for whoever reads these by partition and offset.
+        Each is leased to this consumer for `visibility` (by default the group's). A message that is
+        neither acknowledged nor extended by then is delivered again. Without `bodies` they have no
+        key, value and headers, for callers that read these by partition and offset.
         """
         wait_ms = duration_ms(wait)
         body = body_with(
@@ -105,51 +105,51 @@ class QueueRequests:
         return Request("POST", self._path("receive"), self._received, body=body, wait_ms=wait_ms)
 
     def ack(self, message: Receipt) -> Request[None]:
-        """This message is done. Raises `StaleReceipt` when it is no longer this consumer's."""
+        """Acknowledge this message. Raise `StaleReceipt` if this consumer no longer holds it."""
         return self._settle_one("ack", message)
 
     def nack(self, message: Receipt, *, delay: Duration | None = None) -> Request[None]:
-        """Let this message come again, after `delay` or after the backoff of the group."""
+        """Have this message delivered again, after `delay` or after the backoff of the group."""
         return self._settle_one("nack", message, delay_ms=_ms(delay))
 
     def reject(self, message: Receipt, *, reason: str = "rejected") -> Request[None]:
-        """Put this message among the dead letters."""
+        """Dead-letter this message."""
         return self._settle_one("reject", message, reason=reason)
 
     def extend(self, message: Receipt, *, visibility: Duration | None = None) -> Request[None]:
-        """Keep this message for so long from now on; its receipt stays good."""
+        """Extend the lease to this duration from now; the receipt stays valid."""
         return self._settle_one("extend", message, visibility_ms=_ms(visibility))
 
     def ack_many(self, messages: Iterable[Receipt]) -> Request[Outcomes]:
-        """These messages are done; for each None, or why it was not accepted."""
+        """Acknowledge these messages; return None or the error for each."""
         return self._settle("ack", messages)
 
     def nack_many(
         self, messages: Iterable[Receipt], *, delay: Duration | None = None
     ) -> Request[Outcomes]:
-        """Let these messages come again; for each None, or why it was not accepted."""
+        """Have these messages delivered again; return None or the error for each."""
         return self._settle("nack", messages, delay_ms=_ms(delay))
 
     def reject_many(
         self, messages: Iterable[Receipt], *, reason: str = "rejected"
     ) -> Request[Outcomes]:
-        """Put these messages among the dead letters; for each None, or why it was not accepted."""
+        """Dead-letter these messages; return None or the error for each."""
         return self._settle("reject", messages, reason=reason)
 
     def extend_many(
         self, messages: Iterable[Receipt], *, visibility: Duration | None = None
     ) -> Request[Outcomes]:
-        """Keep these messages for longer; for each None, or why it was not accepted."""
+        """Extend the leases of these messages; return None or the error for each."""
         return self._settle("extend", messages, visibility_ms=_ms(visibility))
 
-    # Looking and moving about
+    # Inspecting and moving
 
     def peek(
         self, *, partition: int | None = None, offset: int | None = None, limit: int = 10
     ) -> Request[list[PeekedMessage]]:
-        """Messages with what has become of them in this group; nothing is changed.
+        """Return messages with their state in this group; nothing is changed.
 
-        Without an offset those that are not done, of one partition or of all.
+        Without an offset, those not settled yet, of one partition or of all.
         """
         numbers = {"partition": partition, "offset": offset, "limit": limit}
         given = {name: str(one) for name, one in numbers.items() if one is not None}
@@ -157,15 +157,15 @@ class QueueRequests:
         return Request("GET", self._path("peek"), _peeked, query)
 
     def stats(self) -> Request[QueueStats]:
-        """How much is ready, in flight and waiting for another try."""
+        """Return how many messages are ready, in flight and waiting for a retry."""
         return Request("GET", self._path("stats"), _read_stats, {"topic": self.topic})
 
     def rewind(
         self, to: Place | None = None, *, offsets: Mapping[int, int] | None = None
     ) -> Request[dict[int, int]]:
-        """Deliver again from a moment, or from an offset for each partition.
+        """Deliver again from a time, or from an offset per partition.
 
-        The answer is where each partition goes on.
+        Return where each partition continues.
         """
         if (to is None) == (offsets is None):
             raise InvalidRequest("Rewind to a moment or to offsets, one of the two.")
@@ -178,7 +178,7 @@ class QueueRequests:
         return Request("POST", self._path("rewind"), _moved, body=body)
 
     def purge(self) -> Request[dict[int, int]]:
-        """Finish everything that is there now, also what consumers hold."""
+        """Settle all messages that exist now, including those in flight."""
         return Request("POST", self._path("purge"), _moved, body=body_with(topic=self.topic))
 
     def _path(self, verb: str) -> str:

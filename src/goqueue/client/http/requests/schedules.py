@@ -1,4 +1,4 @@
-"""Schedules: messages that appear in their topics later."""
+"""Schedules: delayed messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _read_stats = reading(bodies.ScheduleStats)
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that waits. Without a partition, one is chosen when it is released."""
+    """A delayed message. Without a partition, one is chosen when it is released."""
 
     id: str
     topic: str
@@ -44,7 +44,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules by the time they are due; an empty cursor says that there are no more."""
+    """Schedules by due time; an empty cursor means that there are no more."""
 
     schedules: tuple[ScheduleEntry, ...]
     cursor: str
@@ -60,7 +60,7 @@ class ScheduleRequests:
         limit: int = 100,
         cursor: str = "",
     ) -> Request[SchedulePage]:
-        """Schedules due from a moment on and before another, the earliest first."""
+        """Return schedules due in a range of time, earliest first."""
         query = bodies.ListSchedules(
             topic=topic, from_=_due(from_), until=_due(until), limit=limit, cursor=cursor
         )
@@ -73,21 +73,21 @@ class ScheduleRequests:
         from_: Moment | None = None,
         until: Moment | None = None,
     ) -> Request[int]:
-        """How many wait."""
+        """Return the number of schedules."""
         query = bodies.CountSchedules(topic=topic, from_=_due(from_), until=_due(until))
         return Request("GET", path_of("schedules", "count"), _count, query_of(query))
 
     def get(self, schedule_id: str) -> Request[Schedule]:
-        """One message that waits, whole."""
+        """Return one delayed message with its content."""
         return Request("GET", path_of("schedules", schedule_id), _schedule)
 
     def cancel(self, schedule_id: str) -> Request[None]:
-        """Let a message never appear; raises `ScheduleReleased` when it is too late."""
+        """Cancel a delayed message; raise `ScheduleReleased` if it was released already."""
         path = path_of("schedules", schedule_id)
         return Request("DELETE", path, nothing, repeat=Repeat.CONFUSES)
 
     def cancel_many(self, schedule_ids: Sequence[str]) -> Request[list[GoQueueError | None]]:
-        """Let messages never appear, up to 1000; for each why it could not be, or None."""
+        """Cancel up to 1000 delayed messages; return None or the error for each."""
         body = bodies.CancelSchedules(ids=list(schedule_ids))
         path = path_of("schedules", "cancel")
         return Request("POST", path, _cancelled, body=body_of(body), repeat=Repeat.CONFUSES)
@@ -99,7 +99,7 @@ class ScheduleRequests:
         delay: Duration | None = None,
         deliver_at: Moment | None = None,
     ) -> Request[int]:
-        """Let a message appear at another time, in milliseconds since 1970 as answered."""
+        """Change the due time of a message; return it in milliseconds since 1970."""
         if (delay is None) == (deliver_at is None):
             raise InvalidRequest("Give the new time as delay or as deliver_at, one of the two.")
         body = bodies.Reschedule(
@@ -110,7 +110,7 @@ class ScheduleRequests:
         return Request("PATCH", path, _rescheduled, body=body_of(body))
 
     def stats(self) -> Request[ScheduleStats]:
-        """How much waits, and how late the others were."""
+        """Return the number of schedules, and how late messages were released."""
         return Request("GET", path_of("schedules", "stats"), _read_stats)
 
 

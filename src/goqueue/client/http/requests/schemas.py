@@ -1,4 +1,4 @@
-"""The schema registry: subjects, their versions, and what may follow them."""
+"""The schema registry: subjects, versions, compatibility."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Level = Literal[
     "FULL_TRANSITIVE",
 ]
 LATEST = "latest"
-# Without it the registry answers as if to a client that knows neither guids nor versions.
+# Without it the registry responds as to clients that know neither guids nor versions.
 _NEW_FIELDS = {"confluent-accept-unknown-properties": "true"}
 
 
 class SchemaReference(msgspec.Struct, frozen=True):
-    """Another schema that one refers to: the name in its text, and which it is."""
+    """A reference to another schema: its name in the text, its subject and its version."""
 
     name: str
     subject: str
@@ -50,7 +50,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a subject or of the whole registry; what is None is said elsewhere."""
+    """Settings of a subject or of the whole registry; None means not set there."""
 
     level: Level | None = None
     normalize: bool | None = None
@@ -86,7 +86,7 @@ class SchemaRequests:
         references: Sequence[SchemaReference] = (),
         normalize: bool = False,
     ) -> Request[SchemaVersion]:
-        """Make a schema a version of a subject, unless it is one."""
+        """Register a schema as a version of a subject, unless it is one already."""
         return Request(
             "POST",
             _path("subjects", subject, "versions"),
@@ -99,12 +99,12 @@ class SchemaRequests:
     def get(
         self, subject: str, version: int | str = LATEST, *, deleted: bool = False
     ) -> Request[SchemaVersion]:
-        """A version of a subject."""
+        """Return a version of a subject."""
         path = _path("subjects", subject, "versions", version)
         return Request("GET", path, _read_version, _flags(deleted=deleted), headers=_NEW_FIELDS)
 
     def get_by_id(self, schema_id: int) -> Request[SchemaVersion]:
-        """What an id stands for; it says nothing of subjects."""
+        """Return the schema of an id, without subjects."""
 
         def read(data: bytes) -> SchemaVersion:
             tree = reading(dict[str, object])(data)
@@ -113,7 +113,7 @@ class SchemaRequests:
         return Request("GET", _path("schemas", "ids", schema_id), read, headers=_NEW_FIELDS)
 
     def subjects(self, *, prefix: str = "", deleted: bool = False) -> Request[list[str]]:
-        """The names of the subjects that have a version."""
+        """Return the names of the subjects that have a version."""
         query = _flags(deleted=deleted)
         query |= {"subjectPrefix": prefix} if prefix else {}
         return Request("GET", _path("subjects"), _read_names, query)
@@ -127,7 +127,7 @@ class SchemaRequests:
         offset: int = 0,
         limit: int = 1000,
     ) -> Request[list[SchemaVersion]]:
-        """Versions of all subjects whose names begin so."""
+        """Return versions of all subjects with a name prefix."""
         query = _flags(latestOnly=latest_only, deleted=deleted)
         query |= {"subjectPrefix": prefix, "offset": str(offset), "limit": str(limit)}
         return Request("GET", _path("schemas"), _read_versions, query)
@@ -141,7 +141,7 @@ class SchemaRequests:
         references: Sequence[SchemaReference] = (),
         version: int | str | None = None,
     ) -> Request[list[str]]:
-        """Why a schema may not follow what the subject has, or one version; nothing if it may."""
+        """Return why a schema is incompatible with a subject or one version, if it is."""
         path = ("compatibility", "subjects", subject, "versions")
         return Request(
             "POST",
@@ -152,7 +152,7 @@ class SchemaRequests:
         )
 
     def config(self, subject: str | None = None, *, own: bool = False) -> Request[SchemaConfig]:
-        """The settings that hold for a subject, or those of just the subject; else of all."""
+        """Return the settings in effect for a subject, or only its own, or the global ones."""
         query = {} if own else {"defaultToGlobal": "true"}
         return Request("GET", _config_path(subject), _config, query)
 
@@ -168,17 +168,17 @@ class SchemaRequests:
         return Request("PUT", _config_path(subject), _config, body=body)
 
     def unset_config(self, subject: str | None = None) -> Request[SchemaConfig]:
-        """Take settings away; what they were."""
+        """Remove settings; return what they were."""
         return Request("DELETE", _config_path(subject), _config, repeat=Repeat.CONFUSES)
 
     def delete(self, subject: str, *, permanent: bool = False) -> Request[list[int]]:
-        """Delete all versions of a subject; a second time, and permanently, they are forgotten."""
+        """Delete all versions of a subject; the second time, with `permanent`, for good."""
         return _deletion(_path("subjects", subject), _read_numbers, permanent=permanent)
 
     def delete_version(
         self, subject: str, version: int | str, *, permanent: bool = False
     ) -> Request[int]:
-        """The same for one version."""
+        """Delete one version, in the same way."""
         path = _path("subjects", subject, "versions", version)
         return _deletion(path, _read_number, permanent=permanent)
 

@@ -1,4 +1,4 @@
-"""Topics: their partitions and their settings."""
+"""Topics: their partitions and settings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TopicRequests:
         replication: int | None = None,
         settings: Mapping[str, SettingValue] | None = None,
     ) -> Request[TopicDescription]:
-        """Create a topic; what is not given is the node's default."""
+        """Create a topic; settings not given have the node's defaults."""
         body = bodies.CreateTopic(
             name=name,
             partitions=partitions,
@@ -53,18 +53,18 @@ class TopicRequests:
         )
 
     def list_all(self, *, prefix: str = "", internal: bool = False) -> Request[list[Topic]]:
-        """The topics whose names begin with `prefix`, by name."""
+        """Return the topics with a name prefix, by name."""
         query = query_of(bodies.ListTopics(prefix=prefix, internal=internal))
         return Request("GET", path_of("topics"), _topics, query)
 
     def describe(self, topic: str) -> Request[TopicDescription]:
-        """A topic with its settings and its size."""
+        """Return a topic with its settings and its size."""
         return Request("GET", path_of("topics", topic), _read_description)
 
     def configure(
         self, topic: str, settings: Mapping[str, SettingValue | None]
     ) -> Request[TopicDescription]:
-        """Change settings; one that is None goes back to its default."""
+        """Change settings; None resets one to its default."""
         body = bodies.ChangeTopic(settings=dict(settings))
         return Request("PATCH", path_of("topics", topic), _read_description, body=body_of(body))
 
@@ -73,11 +73,11 @@ class TopicRequests:
         return Request("DELETE", path_of("topics", topic), nothing, repeat=Repeat.CONFUSES)
 
     def partitions(self, topic: str) -> Request[list[Partition]]:
-        """The partitions of a topic: leader, offsets, size."""
+        """Return the partitions of a topic: leader, offsets, size."""
         return Request("GET", path_of("topics", topic, "partitions"), _partitions)
 
     def grow(self, topic: str, *, partitions: int) -> Request[list[Partition]]:
-        """Let a topic have so many partitions in all."""
+        """Add partitions up to this total."""
         return Request(
             "POST",
             path_of("topics", topic, "partitions"),
@@ -87,7 +87,7 @@ class TopicRequests:
         )
 
     def compact(self, topic: str) -> Request[int]:
-        """Compact a topic soon; how many partitions are in line for it."""
+        """Request compaction of a topic; return how many partitions are queued for it."""
         path = path_of("topics", topic, "compact")
         return Request("POST", path, lambda data: _read_compaction(data).partitions, body=b"{}")
 
@@ -99,7 +99,7 @@ class TopicRequests:
         before_offset: int | None = None,
         before: Place | None = None,
     ) -> Request[list[Deleted]]:
-        """Forget the oldest records, before an offset of a partition or before a moment."""
+        """Delete the oldest records, before an offset of a partition or before a time."""
         query = bodies.DeleteRecords(
             partition=partition,
             before_offset=before_offset,
@@ -108,7 +108,7 @@ class TopicRequests:
         return Request("DELETE", path_of("topics", topic, "records"), _deleted, query_of(query))
 
     def lanes(self, topic: str) -> Request[Lanes]:
-        """The lanes of a topic, what they hold, and how each queue group fares in them."""
+        """Return the lanes of a topic, their contents, and the state of each queue group."""
         return Request("GET", path_of("topics", topic, "lanes"), _read_lanes)
 
 

@@ -1,4 +1,4 @@
-"""Transactions: begin, publish, acknowledge and commit offsets in them, end and look at them."""
+"""Transactions: begin, publish, acknowledge, commit offsets, end and describe them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TransactionRequests:
     def begin(
         self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
     ) -> Request[Begun]:
-        """Begin a transaction; the last one of the same transactional id is aborted."""
+        """Begin a transaction; the previous one of the same transactional id is aborted."""
         body = body_with(transactional_id=transactional_id, timeout_ms=duration_ms(timeout))
         return Request("POST", path_of("transactions"), _read_begun, body=body)
 
@@ -57,7 +57,7 @@ class TransactionRequests:
         older_than: Duration | None = None,
         limit: int = 1000,
     ) -> Request[list[Transaction]]:
-        """The newest transaction of each transactional id, of every front end."""
+        """Return the newest transaction of each transactional id, of every front end."""
         query = bodies.ListTransactions(
             state=state,
             prefix=prefix,
@@ -68,15 +68,15 @@ class TransactionRequests:
         return Request("GET", path_of("transactions"), _transactions, query_of(query))
 
     def describe(self, transaction_id: str) -> Request[TransactionShown]:
-        """One transaction, and what takes part in it."""
+        """Return one transaction with its participants."""
         return Request("GET", path_of("transactions", transaction_id), _read_transaction)
 
     def commit(self, transaction_id: str) -> Request[None]:
-        """Commit; answered when every reader can see all of it."""
+        """Commit; the response is sent when all readers can see its effects."""
         return Request("POST", path_of("transactions", transaction_id, "commit"), nothing)
 
     def abort(self, transaction_id: str) -> Request[None]:
-        """Abort; nothing of it is ever seen."""
+        """Abort; nothing of it ever becomes visible."""
         return Request("POST", path_of("transactions", transaction_id, "abort"), nothing)
 
 
@@ -84,14 +84,14 @@ class TransactionRequests:
 class InTransaction:
     """Requests in one transaction.
 
-    Where an answer is lost nobody knows whether the request was done. Another attempt could do it
-    twice, so the error is raised, and whoever meets it aborts.
+    If a response is lost, it is unknown whether the request was executed. A second attempt could
+    execute it twice, so the error is raised, and the caller aborts.
     """
 
     transaction_id: str
 
     def publish(self, parts: Sequence[bytes]) -> Request[list[Outcome]]:
-        """Publish messages that `encoded_to` has made ready; an outcome for each."""
+        """Publish messages encoded by `encoded_to`; return an outcome for each."""
         return Request(
             "POST",
             self._path("publish"),
@@ -101,7 +101,7 @@ class InTransaction:
         )
 
     def ack(self, group: str, receipts: Sequence[str]) -> Request[Outcomes]:
-        """These messages are done with the commit; for each None, or why it was not accepted."""
+        """Acknowledge these messages with the commit; return None or the error for each."""
         body = body_with(group=group, receipts=list(receipts))
         return Request("POST", self._path("ack"), read_settled, body=body, repeat=Repeat.CONFUSES)
 
@@ -113,7 +113,7 @@ class InTransaction:
         member_id: str | None = None,
         member_epoch: int | None = None,
     ) -> Request[dict[TopicPartition, GoQueueError]]:
-        """Commit where a stream group goes on; the partitions that were refused, and why."""
+        """Commit offsets of a stream group; return the error of each refused partition."""
         body = bodies.CommitOffsets(
             group=group,
             offsets=[

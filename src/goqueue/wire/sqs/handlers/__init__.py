@@ -1,1 +1,1 @@
-"""What each action does: checks its input as SQS would, and calls the broker."""
+"""The handlers of actions: each validates its input as SQS does, and calls the gate."""

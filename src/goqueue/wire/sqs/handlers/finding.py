@@ -1,4 +1,4 @@
-"""Which queue a request means."""
+"""Finds the queue of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def queue_of(front: SqsFrontEnd, call: Call, asked: Asked) -> NamedQueue:
-    """The queue of a request; also one that another node has made a moment ago."""
+    """The queue of a request, including one that another node has just created."""
     return await named(front, call, asked.site.name_of_url(asked.body.queue_url))
 
 
@@ -29,7 +29,7 @@ async def named(front: SqsFrontEnd, call: Call, name: str) -> NamedQueue:
 
 
 async def of_arn(front: SqsFrontEnd, call: Call, asked: Asked, arn: str | None) -> NamedQueue:
-    """The queue that an ARN means."""
+    """The queue of an ARN."""
     if not arn:
         raise MissingParameter("SourceArn")
     name = asked.site.name_of_arn(arn)

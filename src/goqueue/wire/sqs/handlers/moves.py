@@ -1,4 +1,4 @@
-"""Move tasks: bring messages back from a dead-letter queue."""
+"""Message move tasks: move messages back from a dead-letter queue."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def cancel(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.MoveTas
 
 def _show(job: Move, source_arn: str, site: Site) -> shapes.MoveTask:
     return shapes.MoveTask(
-        # Only a task that runs can be cancelled, and so only such a one has a handle.
+        # Only a running task can be cancelled, so only such a task has a handle.
         task_handle=write_handle(source_arn, job.id) if job.state == "running" else None,
         status=_STATUSES[job.state],
         source_arn=source_arn,

@@ -1,4 +1,4 @@
-"""Queues: make, find, list, delete, purge, and their attributes."""
+"""Queues: create, find, list, delete, purge, and their attributes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def create(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.QueueUr
 
 
 def _check_same(known: NamedQueue, wanted: Mapping[str, str]) -> None:
-    """Making a queue again is fine as long as nothing about it would be different."""
+    """Creating a queue again succeeds if all its attributes are the same."""
     for name, text in wanted.items():
         its = known.topic if name == attributes.TOPIC else known.attributes.get(name, "")
         if its != text:
@@ -73,7 +73,7 @@ def _check_same(known: NamedQueue, wanted: Mapping[str, str]) -> None:
 async def _dead_letter_topic(
     front: SqsFrontEnd, call: Call, asked: Asked, name: str, whole: Mapping[str, str]
 ) -> str:
-    """The topic of the queue that dead letters go to; empty if they stay."""
+    """The topic of the dead-letter queue; empty if there is none."""
     text = whole.get("RedrivePolicy", "")
     policy = RedrivePolicy.read(text)
     if policy is None:

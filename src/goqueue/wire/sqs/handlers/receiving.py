@@ -1,4 +1,4 @@
-"""Receiving, and settling what was received."""
+"""Receives messages and settles them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MESSAGES_MAX = 10
 WAIT_SECONDS_MAX = 20
 VISIBILITY_SECONDS_MAX = 43_200
-CONSUMER = "sqs"  # of a client whose address is not known
+CONSUMER = "sqs"  # for a client whose address is unknown
 _NOT_TO_CHANGE = "Message does not exist or is not available for visibility timeout change."
 
 
@@ -58,7 +58,7 @@ async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Receiv
         cancellation=call.cancellation,
     )
     if attempt is not None:
-        wanted = _decode_wanted(note)  # The same answer again, whatever this call wants.
+        wanted = _decode_wanted(note)  # a retry gets the same response
     reader = Reader(
         topic_id,
         queue.is_ordered,
@@ -71,7 +71,7 @@ async def receive(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Receiv
 
 
 class _Wanted(NamedTuple):
-    """What a receive call wants to know of its messages."""
+    """What a receive call requests with its messages."""
 
     system_names: set[str]
     attribute_names: Sequence[str]
@@ -95,7 +95,7 @@ def _source_arns(front: SqsFrontEnd, call: Call, asked: Asked) -> Callable[[str]
     names_by_group: dict[str, str] = {}
 
     def source_arn(group: str) -> str | None:
-        """The queue of a group; there is none for messages that another protocol gave up."""
+        """The ARN of a group's queue; None for messages dead-lettered through another protocol."""
         if not names_by_group:
             names_by_group.update(front.gate.named_queues.names_by_group(call.session))
         name = names_by_group.get(group)
@@ -138,10 +138,10 @@ async def delete_batch(
 
 
 def _check_deleted(outcome: GoQueueError | None, receipt: str) -> None:
-    """Whether a message counts as deleted: it is, and stays so.
+    """Check whether a message counts as deleted, permanently.
 
-    Any receipt of a message of a standard queue deletes it. Where order is kept only one whose
-    lease holds does: others of the group may be out by now.
+    In a standard queue any receipt of a message deletes it. In a FIFO queue only a receipt with a
+    valid lease does, because others of the message group may be in flight by now.
     """
     if isinstance(outcome, InvalidReceipt):
         raise ReceiptHandleIsInvalid(receipt)
@@ -190,7 +190,7 @@ async def change_visibility_batch(
 async def _change(
     front: SqsFrontEnd, call: Call, queue: NamedQueue, receipts: Sequence[str], seconds: int
 ) -> Outcomes:
-    """Keep messages for so long from now on; 0 seconds give them back."""
+    """Set the leases of messages to this duration from now; 0 seconds returns them."""
     return await front.gate.named_queues.change_visibility(
         call.session,
         queue=queue,

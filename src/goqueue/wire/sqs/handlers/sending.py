@@ -1,4 +1,4 @@
-"""Sending, one message or a batch."""
+"""Sends single messages and batches."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def send_batch(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Sen
 
 
 class _Terms:
-    """What messages to a queue must be like, looked up once for all of a request."""
+    """The rules for messages to a queue, looked up once per request."""
 
     __slots__ = (
         "delay_seconds",
@@ -114,12 +114,12 @@ class _Terms:
         self.is_ordered = queue.is_ordered
         self.now_ms = front.now_ms()
         self.size_max = int(attributes.get("MaximumMessageSize", front.rules.message_bytes_max))
-        # A queue that keeps order delays all messages alike, and none by itself.
+        # A FIFO queue delays all messages equally; single messages cannot have a delay.
         self.delay_seconds = 0 if self.is_ordered else int(attributes.get("DelaySeconds", "0"))
         self.delay_seconds_max = front.rules.delay_seconds_max
         self.has_content_ids = attributes.get("ContentBasedDeduplication") == "true"
         is_by_group = attributes.get("DeduplicationScope") == "messageGroup"
-        self.trace = asked.trace  # of all messages that name none themselves
+        self.trace = asked.trace  # for all messages without their own
         self.scope: Scope = "key" if is_by_group else "queue"
 
     def sequence_number(self, posted: Posted) -> str | None:
@@ -129,7 +129,7 @@ class _Terms:
 
 
 def _check_ordered(terms: _Terms, message: Outgoing) -> None:
-    """What one entry lacks to be kept in order refuses the whole batch, as SQS has it."""
+    """Refuse the whole batch if one entry lacks what FIFO queues require, as SQS does."""
     if message.message_group_id is None:
         raise InvalidParameterValue(str(MissingParameter("MessageGroupId")))
     if message.message_deduplication_id is None and not terms.has_content_ids:
@@ -137,7 +137,7 @@ def _check_ordered(terms: _Terms, message: Outgoing) -> None:
 
 
 class _Draft(NamedTuple):
-    """A message that is in order, and what its sender compares."""
+    """A valid message, and the digests that its sender verifies."""
 
     posting: Posting
     body_digest: str
@@ -146,7 +146,7 @@ class _Draft(NamedTuple):
 
 
 def _draft(terms: _Terms, message: Outgoing, size: int, message_id: str, too_long: str) -> _Draft:
-    """A message as it is stored; raise if SQS would not take it."""
+    """Convert a message to its stored form; raise if SQS would not accept it."""
     if not message.message_body:
         raise MissingParameter("MessageBody")
     body = encode_text(message.message_body)
@@ -179,7 +179,7 @@ def _draft(terms: _Terms, message: Outgoing, size: int, message_id: str, too_lon
 
 
 def _size(message: Outgoing) -> int:
-    """The bytes that a message counts: its body, and the names, types and values of attributes."""
+    """The size of a message: its body, and the names, types and values of attributes."""
     size = _length(message.message_body or "")
     for name, one in (message.message_attributes or {}).items():
         size += len(name) + len(one.data_type or "")
@@ -192,7 +192,7 @@ def _length(text: str) -> int:
 
 
 def _delay_seconds(terms: _Terms, message: Outgoing) -> int:
-    """How long a message is delayed by itself."""
+    """The delay of a single message."""
     asked = message.delay_seconds
     if asked is None:
         return terms.delay_seconds

@@ -1,4 +1,4 @@
-"""Tags and permissions: what is kept with a queue for those who read it."""
+"""Tags and permissions, which are stored with a queue and not interpreted."""
 
 from __future__ import annotations
 

@@ -1,0 +1,44 @@
+"""`goqueue pipeline report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goqueue.cli.commands.pipeline.commands import app
+from goqueue.cli.commands.pipeline.session import need_spark, print_result
+from goqueue.cli.moments import now_ms
+
+
+@app.command()
+def report(
+    ctx: typer.Context,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="HTML file to write.")],
+    archive: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="Archive to include; may be repeated."),
+    ] = None,
+    lag: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Folder written by `run lag`.")
+    ] = None,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder written by `run deadletters --save`."),
+    ] = None,
+    bound: Annotated[int | None, typer.Option(min=1, help="Lag at which to warn.")] = None,
+) -> None:
+    """Write an HTML page on archived records, their delay, dead letters and lag."""
+    need_spark()
+    from goqueue.spark import pipelines
+
+    file = pipelines.write_report(
+        to,
+        now_ms=now_ms(),
+        archives=archive or [],
+        lag=lag,
+        dead_letters=dead_letters,
+        lag_bound=bound,
+    )
+    print_result(ctx, {"report": str(file), "bytes": file.stat().st_size})
