@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.group_offsets import (
+from goqueue.broker.gate.areas.group_offsets import (
     CommitOffsets,
     OffsetToCommit,
     ResetOffset,
 )
-from goqueue.broker.gate.groups import GroupType, QueueGroup, QueueSettings
-from goqueue.broker.gate.members import (
+from goqueue.broker.gate.areas.groups import GroupType, QueueGroup, QueueSettings
+from goqueue.broker.gate.areas.members import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerHeartbeat,
@@ -20,8 +20,8 @@ from goqueue.broker.gate.members import (
     LeavingMember,
     Sync,
 )
-from goqueue.broker.gate.polling import Poll
-from goqueue.broker.gate.records import At, Position
+from goqueue.broker.gate.areas.polling import Poll
+from goqueue.broker.gate.areas.records import At, Position
 from goqueue.loop.cancellation import Cancellation
 from goqueue.model.errors import (
     GroupKindMismatch,

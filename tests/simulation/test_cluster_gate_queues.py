@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from goqueue.broker.gate import Gate
-from goqueue.broker.gate.dead_letters import LetterFilter, Redrive, RedriveOrder
-from goqueue.broker.gate.named_queues import (
+from goqueue.broker.gate.areas.dead_letters import LetterFilter, Redrive, RedriveOrder
+from goqueue.broker.gate.areas.named_queues import (
     NamedQueue,
     NamedQueueSpec,
     Posted,
@@ -16,7 +16,7 @@ from goqueue.broker.gate.named_queues import (
     QueueMessages,
     ReceiveAttempt,
 )
-from goqueue.broker.gate.queues import Received
+from goqueue.broker.gate.areas.queues import Received
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.reassignments import Move
-from goqueue.broker.gate.records import EARLIEST, At, Position, Published, Span
+from goqueue.broker.gate.areas.reassignments import Move
+from goqueue.broker.gate.areas.records import EARLIEST, At, Position, Published, Span
 from goqueue.loop.cancellation import Cancellation
 from goqueue.model.batch import Record
 from goqueue.model.errors import NoReassignment, NotLeader, UnknownPartition, UnknownTopic

@@ -6,28 +6,28 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
-from goqueue.broker.gate.access import AccessArea
-from goqueue.broker.gate.cluster import ClusterArea
-from goqueue.broker.gate.configs import ConfigsArea
-from goqueue.broker.gate.dead_letters import DeadLettersArea
+from goqueue.broker.gate.areas.access import AccessArea
+from goqueue.broker.gate.areas.cluster import ClusterArea
+from goqueue.broker.gate.areas.configs import ConfigsArea
+from goqueue.broker.gate.areas.dead_letters import DeadLettersArea
+from goqueue.broker.gate.areas.group_offsets import GroupOffsetsArea
+from goqueue.broker.gate.areas.groups import GroupsArea
+from goqueue.broker.gate.areas.members import MembersArea
+from goqueue.broker.gate.areas.named_queues import NamedQueuesArea
+from goqueue.broker.gate.areas.node import NodeArea
+from goqueue.broker.gate.areas.polling import PollingArea
+from goqueue.broker.gate.areas.queries import QueriesArea
+from goqueue.broker.gate.areas.queues import QueuesArea
+from goqueue.broker.gate.areas.reassignments import ReassignmentsArea
+from goqueue.broker.gate.areas.records import RecordsArea
+from goqueue.broker.gate.areas.schedules import SchedulesArea
+from goqueue.broker.gate.areas.schemas import SchemasArea
+from goqueue.broker.gate.areas.topics import TopicsArea
+from goqueue.broker.gate.areas.transactions import TransactionsArea
 from goqueue.broker.gate.fetching import FetchDone, Waiting
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants, Wanted
-from goqueue.broker.gate.group_offsets import GroupOffsetsArea
-from goqueue.broker.gate.groups import GroupsArea
-from goqueue.broker.gate.members import MembersArea
-from goqueue.broker.gate.named_queues import NamedQueuesArea
-from goqueue.broker.gate.node import NodeArea
 from goqueue.broker.gate.operation import Area, Operation
-from goqueue.broker.gate.polling import PollingArea
-from goqueue.broker.gate.queries import QueriesArea
-from goqueue.broker.gate.queues import QueuesArea
-from goqueue.broker.gate.reassignments import ReassignmentsArea
-from goqueue.broker.gate.records import RecordsArea
-from goqueue.broker.gate.schedules import SchedulesArea
-from goqueue.broker.gate.schemas import SchemasArea
-from goqueue.broker.gate.topics import TopicsArea
-from goqueue.broker.gate.transactions import TransactionsArea
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import Access, Action, Resource
 from goqueue.model.errors import AccessDenied, GoQueueError

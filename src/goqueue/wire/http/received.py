@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.queues import LANE_NAMES
+from goqueue.broker.gate.areas.queues import LANE_NAMES
 from goqueue.model.columns import at_places
 from goqueue.model.decoding import decoder
 from goqueue.wire.carrier.routing import encode
@@ -18,7 +18,7 @@ from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import show, show_headers
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.queues import Lease, Received, ReceivedRun
+    from goqueue.broker.gate.areas.queues import Lease, Received, ReceivedRun
     from goqueue.model.decode_reference import JsonColumn
 
 _LANES = [encode(name) for name in LANE_NAMES]

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from goqueue.broker.gate.schemas import CONTEXT_DEFAULT, Subject, read_subject
+from goqueue.broker.gate.areas.schemas import CONTEXT_DEFAULT, Subject, read_subject
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, SchemaRefused
 from goqueue.wire.carrier.calls import Call, Request

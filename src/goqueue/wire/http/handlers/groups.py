@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.groups import (
+from goqueue.broker.gate.areas.groups import (
     GroupDescription,
     MemberDescription,
     Partition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.gate.queues import LANE_NAMES, Edge, Outcomes, PeekedMessage
+from goqueue.broker.gate.areas.queues import LANE_NAMES, Edge, Outcomes, PeekedMessage
 from goqueue.loop.promise import Promise
 from goqueue.wire.carrier.calls import Raw
 from goqueue.wire.carrier.problems import InvalidField, problem_of

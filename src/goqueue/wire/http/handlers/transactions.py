@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.gate.transactions import (
+from goqueue.broker.gate.areas.transactions import (
     Addressed,
     Listed,
     TransactionState,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from goqueue.broker.gate.areas.members import with_member_id
 from goqueue.broker.gate.group_owners import coordinator_of_call
-from goqueue.broker.gate.members import with_member_id
 from goqueue.broker.gate.operation import Area, group, operation
 from goqueue.broker.streams.polling import (
     Poll,
