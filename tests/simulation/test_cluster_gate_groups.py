@@ -235,7 +235,7 @@ def test_a_poll_that_is_cancelled_ends_on_the_coordinator(world: ClusterWorld) -
         SESSION, call=poll, wait_ms=4_000, cancellation=cancellation
     )
     world.run_for(300)
-    forwarder = coordinator.broker.gate._forwarder
+    forwarder = coordinator.broker.gate._dispatcher.forwarder
     assert forwarder is not None
     assert len(forwarder._served) == 1
     cancellation.cancel()

@@ -17,6 +17,7 @@ from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
+from goqueue.broker.gate.operation import Authoriser
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -156,8 +157,9 @@ class Broker:
         self._redrive_dead_letters()
         self._take_messages()
         self.compactor = Compactor(disk, clock, self.topics, self.flusher, settings.compaction)
-        self.gate = Gate(self)
-        self.local_gate = Gate(self, routes=False)
+        authoriser = Authoriser(observer)
+        self.gate = Gate(self, authoriser)
+        self.local_gate = Gate(self, authoriser, routes=False)
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full
@@ -544,10 +546,6 @@ class Broker:
         if len(batch) >= HEADER_BYTES:
             self._pending.note_refused(partition, read_header(batch), error)
         return error
-
-    def takes_runs(self, topic: Topic) -> bool:
-        """Return whether batches for a topic may go to its partitions without `produce`."""
-        return not (topic.is_internal or self.upkeep.is_full)
 
     def _scheduled_by(
         self, topic: Topic, partition: Partition, batch: memoryview

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.gate.portable import Portable
+from goqueue.broker.gate.forwarding import Portable
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, UnknownSchedule

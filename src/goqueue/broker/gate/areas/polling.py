@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from goqueue.broker.gate.areas.members import with_member_id
-from goqueue.broker.gate.group_owners import coordinator_of_call
+from goqueue.broker.gate.forwarding import coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation
 from goqueue.broker.streams.polling import (
     Poll,
@@ -62,5 +62,5 @@ class PollingArea(Area):
             call,
             wait_ms=wait_ms,
             cancellation=cancellation,
-            check_topic=None if self._gate.policy is None else check_topic,
+            check_topic=None if self._authoriser.policy is None else check_topic,
         )

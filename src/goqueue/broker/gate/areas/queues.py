@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-from goqueue.broker.gate.group_owners import owner_of_group
+from goqueue.broker.gate.forwarding import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
 from goqueue.broker.queues.received import Received, ReceivedRun

@@ -21,8 +21,7 @@ from goqueue.broker.gate.areas.transaction_answers import (
     ShownTransaction,
     TransactionPage,
 )
-from goqueue.broker.gate.coordinators import Coordinators, find_coordinators
-from goqueue.broker.gate.group_owners import coordinator_of_call
+from goqueue.broker.gate.forwarding import Coordinators, coordinator_of_call, find_coordinators
 from goqueue.broker.gate.operation import (
     Area,
     Arguments,

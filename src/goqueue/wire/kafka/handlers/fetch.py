@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.fetching import FetchedBatches, FetchedData
 from goqueue.broker.gate.grants import Wanted
+from goqueue.broker.gate.views import FetchedBatches, FetchedData
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of

@@ -10,7 +10,7 @@ import pytest
 from goqueue.broker.gate.areas.named_queues import NamedQueueSpec, Posted, Posting, Sent
 from goqueue.broker.gate.areas.queues import Received, TopicLanes
 from goqueue.broker.gate.areas.queues import _merge_lanes as merge_lanes
-from goqueue.broker.gate.portable import Portable
+from goqueue.broker.gate.forwarding import Portable
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
