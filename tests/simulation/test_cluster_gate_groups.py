@@ -22,7 +22,7 @@ from goqueue.broker.gate.areas.members import (
 )
 from goqueue.broker.gate.areas.polling import Poll
 from goqueue.broker.gate.areas.records import At, Position
-from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Cancellation
 from goqueue.model.errors import (
     GroupKindMismatch,
     InvalidGroupSettings,

@@ -17,8 +17,7 @@ from goqueue.broker.gate.areas.named_queues import (
     ReceiveAttempt,
 )
 from goqueue.broker.gate.areas.queues import Received
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     InvalidReceipt,

@@ -24,9 +24,8 @@ from typing import (
 import msgspec
 
 from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Arguments, Operation
-from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.loop.promise import Promise, promised
+from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,

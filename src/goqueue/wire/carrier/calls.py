@@ -6,8 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise, start
+from goqueue.loop.promise import Cancellation, Promise, start
 from goqueue.model.session import NOBODY, Session
 from goqueue.wire.carrier.problems import InvalidField
 

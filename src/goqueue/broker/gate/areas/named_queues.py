@@ -18,8 +18,7 @@ from goqueue.broker.named_queues.named_queues import (
 )
 from goqueue.broker.named_queues.receiving import ReceiveAttempt
 from goqueue.broker.named_queues.sending import PostResult, Scope
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import GoQueueError, UnknownQueue
 from goqueue.model.session import Session

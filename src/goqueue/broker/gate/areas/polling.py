@@ -13,7 +13,7 @@ from goqueue.broker.streams.polling import (
     UnreadableRange,
 )
 from goqueue.groups import ConsumerHeartbeat, ConsumerHeartbeatResult
-from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.session import Session
 

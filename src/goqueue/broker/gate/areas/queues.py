@@ -19,8 +19,7 @@ from goqueue.delivery import (
     QueueStats,
     Totals,
 )
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise, promised
+from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.access import Action
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session

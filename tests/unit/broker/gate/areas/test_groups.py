@@ -12,8 +12,7 @@ from goqueue.broker.gate.areas.members import JOIN_EPOCH, ConsumerHeartbeat
 from goqueue.broker.gate.areas.polling import Poll
 from goqueue.broker.gate.areas.records import EARLIEST
 from goqueue.broker.gate.operation import OPERATIONS
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import (
     AccessDenied,

@@ -11,8 +11,7 @@ from goqueue.broker.gate.areas.named_queues import NamedQueueSpec, Posted, Posti
 from goqueue.broker.gate.areas.queues import Received, TopicLanes
 from goqueue.broker.gate.areas.queues import _merge_lanes as merge_lanes
 from goqueue.broker.gate.forwarding import Portable
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.errors import AccessDenied, GoQueueError, StorageFull

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.gate.areas.records import EARLIEST, LATEST, At, Position, Published, Span
-from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Action
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
