@@ -28,7 +28,7 @@ from goqueue.model.errors import (
     UnknownQueue,
 )
 from goqueue.model.session import Session
-from goqueue.wire.http.received import received_json
+from goqueue.wire.http.handlers.receiving import received_json
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 SESSION = Session("test", principal="User:alice")

@@ -16,7 +16,7 @@ from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.errors import AccessDenied, GoQueueError, StorageFull
 from goqueue.model.session import Session
-from goqueue.wire.http.received import places_json, received_json
+from goqueue.wire.http.handlers.receiving import places_json, received_json
 from tests.unit.broker.node import Node
 
 ALICE = Session("test", principal="User:alice")
