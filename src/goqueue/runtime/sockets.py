@@ -22,8 +22,8 @@ from goqueue.model.errors import GoQueueError
 from goqueue.runtime.disk import LocalFile
 from goqueue.runtime.turns import Turns
 from goqueue.runtime.unsent import UnsentBudget, memory_of
+from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import FileRange, Part
-from goqueue.wire.peers.complaints import Complaints
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10

@@ -11,8 +11,8 @@ import logging
 from collections import OrderedDict
 from typing import Protocol
 
+from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import FileRange, Part
-from goqueue.wire.peers.complaints import Complaints
 
 _log = logging.getLogger(__name__)
 

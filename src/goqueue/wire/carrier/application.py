@@ -24,7 +24,7 @@ from goqueue.wire.carrier.problems import (
     UnsupportedMediaType,
 )
 from goqueue.wire.carrier.routing import Operation, Routes
-from goqueue.wire.peers.complaints import Complaints
+from goqueue.wire.complaints import Complaints
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.front_end import CarriedFrontEnd
