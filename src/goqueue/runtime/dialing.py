@@ -11,11 +11,10 @@ from random import Random
 from typing import Protocol
 
 from goqueue.loop.peers import Contact
-from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
+from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection, UnsentBudget
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
-from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.complaints import Complaints
 
 RETRY_SECONDS_MIN = 0.05

@@ -13,11 +13,11 @@ from goqueue.runtime.sockets import (
     SHARED_BUFFER_BYTES,
     Connect,
     SocketConnection,
+    UnsentBudget,
 )
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
-from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.complaints import Complaints
 
 BUFFER_IDLE_SECONDS = 10

@@ -33,8 +33,8 @@ from goqueue.runtime.listening import Listener
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
+from goqueue.runtime.sockets import UnsentBudget
 from goqueue.runtime.tls import NodeTls
-from goqueue.runtime.unsent import UnsentBudget
 from goqueue.wire.carrier.application import Application, Hosts
 from goqueue.wire.carrier.front_end import Limits as HttpLimits
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd

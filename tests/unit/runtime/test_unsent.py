@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from goqueue.runtime.unsent import UnsentBudget, memory_of
+from goqueue.runtime.sockets import UnsentBudget, memory_of
 
 BYTES_MAX = 100
 
