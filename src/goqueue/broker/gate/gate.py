@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -25,9 +24,8 @@ from goqueue.broker.gate.areas.schemas import SchemasArea
 from goqueue.broker.gate.areas.topics import TopicsArea
 from goqueue.broker.gate.areas.transactions import TransactionsArea
 from goqueue.broker.gate.forwarding import Forwarder
-from goqueue.broker.gate.grants import Grants, Wanted
+from goqueue.broker.gate.grants import Grants
 from goqueue.broker.gate.operation import Authoriser, Dispatcher, Policy
-from goqueue.broker.gate.views import FetchDone, Waiting
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -95,24 +93,6 @@ class Gate:
         if known is None:
             known = self._grants[identity] = Grants(self._broker, self._authoriser, session)
         return known
-
-    def fetch(
-        self,
-        wanted: Sequence[Wanted],
-        *,
-        bytes_min: int,
-        bytes_max: int,
-        wait_ms: int,
-        done: FetchDone,
-    ) -> Waiting:
-        """Read from places that readers returned, now or when there is enough data."""
-        return self._broker.fetch(
-            wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
-        )
-
-    def racks(self, rack: str) -> Mapping[int, str]:
-        """Return the nodes of a rack that its consumers may be sent to; none if this is one."""
-        return self._broker.nearest.racks(rack)
 
     def _clear_grants(self) -> None:
         for grants in list(self._grants.values()):

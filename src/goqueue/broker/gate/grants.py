@@ -7,9 +7,10 @@ checks. All of them are dropped when topics or the policy change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from goqueue.broker.gate.views import FetchDone, Waiting
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.reading.fetching import Wanted
 from goqueue.broker.transactions.joining import Joining
@@ -83,6 +84,24 @@ class Grants:
         if known is None:
             known = self._readers[place] = Reader(*self._find(Action.READ, topic, number))
         return known
+
+    def fetch(
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_min: int,
+        bytes_max: int,
+        wait_ms: int,
+        done: FetchDone,
+    ) -> Waiting:
+        """Read from places that readers returned, now or when there is enough data."""
+        return self._broker.fetch(
+            wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
+        )
+
+    def racks(self, rack: str) -> Mapping[int, str]:
+        """Return the nodes of a rack that its consumers may be sent to; none if this is one."""
+        return self._broker.nearest.racks(rack)
 
     def clear(self) -> None:
         """Drop all writers and readers, because topics or the policy have changed."""

@@ -371,11 +371,12 @@ class Gatherer:
         if route is None:
             return None
         writer = route.writer
-        load = self._loads.get(writer.partition)
+        partition = writer.partition
+        load = self._loads.get(partition)
         if load is None:
             limits = writer.run_limits()
             if limits is None:
                 return None
-            load = self._loads[writer.partition] = _Load(writer, limits)
+            load = self._loads[partition] = _Load(writer, limits)
         place = self._places[grants, key] = load, route.layout
         return place
