@@ -442,7 +442,7 @@ def test_answers_to_clients_that_are_gone_end_only_their_connections(
         gone, closed, there = await _clients(server, 3)
         assert server.listener.turns is not None
         for connection in server.connections:
-            if connection._session is server.sessions[0]:
+            if connection._protocol is server.sessions[0]:
                 assert connection._socket is not None
                 connection._socket.shutdown(socket.SHUT_WR)  # so that sending fails
         server.listener.turns.hold()

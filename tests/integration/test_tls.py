@@ -18,7 +18,7 @@ from goqueue.runtime.listening import HANDSHAKES_PER_ADDRESS_MAX
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES
 from goqueue.runtime.tls import NodeTls, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
-from goqueue.wire.peers.complaints import Complaints
+from goqueue.wire.complaints import Complaints
 from tests.certificates import Authority, Files
 from tests.credentials import new_credentials
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from goqueue.loop.steady_clock import SteadyClock
+from goqueue.loop.clock import NANOSECONDS, SteadyClock
 
 START_MS = 1_700_000_000_000
 STEPS_MAX = 10_000_000
@@ -168,7 +168,9 @@ class NodeClock:
         self.skew_ms = skew_ms
         self.extra_ms: Callable[[], float] = lambda: 0.0
         self._clock = clock
-        steady = SteadyClock(wall_ms=self.wall_ms, stopwatch_ms=clock.now_ms)
+        steady = SteadyClock(
+            wall_ms=self.wall_ms, stopwatch_ns=lambda: clock.now_ms() * NANOSECONDS
+        )
         self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
         self._timers: list[Timer] = []
         self._sweep_at = 64

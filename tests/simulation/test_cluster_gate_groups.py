@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.group_offsets import (
+from goqueue.broker.gate.areas.group_offsets import (
     CommitOffsets,
     OffsetToCommit,
     ResetOffset,
 )
-from goqueue.broker.gate.groups import GroupType, QueueGroup, QueueSettings
-from goqueue.broker.gate.members import (
+from goqueue.broker.gate.areas.groups import GroupType, QueueGroup, QueueSettings
+from goqueue.broker.gate.areas.members import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerHeartbeat,
@@ -20,9 +20,9 @@ from goqueue.broker.gate.members import (
     LeavingMember,
     Sync,
 )
-from goqueue.broker.gate.polling import Poll
-from goqueue.broker.gate.records import At, Position
-from goqueue.loop.cancellation import Cancellation
+from goqueue.broker.gate.areas.polling import Poll
+from goqueue.broker.gate.areas.records import At, Position
+from goqueue.loop.promise import Cancellation
 from goqueue.model.errors import (
     GroupKindMismatch,
     InvalidGroupSettings,
@@ -235,7 +235,7 @@ def test_a_poll_that_is_cancelled_ends_on_the_coordinator(world: ClusterWorld) -
         SESSION, call=poll, wait_ms=4_000, cancellation=cancellation
     )
     world.run_for(300)
-    forwarder = coordinator.broker.gate._forwarder
+    forwarder = coordinator.broker.gate._dispatcher.forwarder
     assert forwarder is not None
     assert len(forwarder._served) == 1
     cancellation.cancel()

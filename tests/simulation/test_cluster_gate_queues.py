@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from goqueue.broker.gate import Gate
-from goqueue.broker.gate.dead_letters import LetterFilter, Redrive, RedriveOrder
-from goqueue.broker.gate.named_queues import (
+from goqueue.broker.gate.areas.dead_letters import LetterFilter, Redrive, RedriveOrder
+from goqueue.broker.gate.areas.named_queues import (
     NamedQueue,
     NamedQueueSpec,
     Posted,
@@ -16,9 +16,8 @@ from goqueue.broker.gate.named_queues import (
     QueueMessages,
     ReceiveAttempt,
 )
-from goqueue.broker.gate.queues import Received
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.broker.gate.areas.queues import Received
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     InvalidReceipt,
@@ -29,7 +28,7 @@ from goqueue.model.errors import (
     UnknownQueue,
 )
 from goqueue.model.session import Session
-from goqueue.wire.http.received import received_json
+from goqueue.wire.http.handlers.receiving import received_json
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
 SESSION = Session("test", principal="User:alice")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.schemas import (
+from goqueue.broker.gate.areas.schemas import (
     LATEST,
     ConfigChange,
     Mode,

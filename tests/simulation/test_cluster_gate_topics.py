@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.reassignments import Move
-from goqueue.broker.gate.records import EARLIEST, At, Position, Published, Span
-from goqueue.loop.cancellation import Cancellation
+from goqueue.broker.gate.areas.reassignments import Move
+from goqueue.broker.gate.areas.records import EARLIEST, At, Position, Published, Span
+from goqueue.loop.promise import Cancellation
 from goqueue.model.batch import Record
 from goqueue.model.errors import NoReassignment, NotLeader, UnknownPartition, UnknownTopic
 from goqueue.model.names import TopicPartition

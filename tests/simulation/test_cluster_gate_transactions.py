@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.transactions import Addressed, CommitOffsets, OffsetToCommit
+from goqueue.broker.gate.areas.transactions import Addressed, CommitOffsets, OffsetToCommit
 from goqueue.broker.publishing.publisher import Published, Scheduled
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record

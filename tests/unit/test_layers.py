@@ -360,7 +360,7 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("config/__init__.py", "from goqueue.config.storage import StorageSettings"),
         ("cli/serve.py", "from goqueue.runtime.serve import run"),
         ("broker/queues/host.py", "from goqueue.broker.topics.topics import Topic"),
-        ("wire/kafka/server.py", "from goqueue.broker.gate.queues import Received"),
+        ("wire/kafka/server.py", "from goqueue.broker.gate.areas.queues import Received"),
         ("wire/http/server.py", "from goqueue.broker.gate import Gate"),
         ("wire/http/server.py", "from goqueue.loop.promise import Promise"),
         ("broker/administration.py", "from goqueue.broker.queues.queues import Queues"),

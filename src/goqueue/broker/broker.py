@@ -15,6 +15,7 @@ from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
+from goqueue.broker.gate.operation import Authoriser
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -118,8 +119,9 @@ class Broker:
         self.administration = Administration(
             self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
         )
-        self.gate = Gate(self)
-        self.local_gate = Gate(self, routes=False)
+        authoriser = Authoriser(observer)
+        self.gate = Gate(self, authoriser)
+        self.local_gate = Gate(self, authoriser, routes=False)
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full

@@ -1,4 +1,4 @@
-"""A result that may come later, and the driver of coroutines that await such results.
+"""A result that may come later, its cancellation, and the driver of coroutines that await it.
 
 The broker runs under a real event loop and under a simulated one. It therefore waits on its own
 promises, which need no loop at all: settling a promise runs the next step.
@@ -31,13 +31,17 @@ class Promise(Generic[T]):
         return self._is_done
 
     def resolve(self, value: T) -> None:
-        self._settle(value, None)
+        self.settle(value, None)
 
     def reject(self, error: Exception) -> None:
-        self._settle(None, error)
+        self.settle(None, error)
 
     def settle(self, value: T | None, error: Exception | None) -> None:
-        self._settle(value, error)
+        assert not self._is_done, "a promise resolves once"
+        self._is_done, self._value, self._error = True, value, error
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(value, error)
 
     def then(self, done: Done[T]) -> None:
         if self._is_done:
@@ -56,12 +60,27 @@ class Promise(Generic[T]):
             raise self._error
         return cast(T, self._value)
 
-    def _settle(self, value: T | None, error: Exception | None) -> None:
-        assert not self._is_done, "a promise resolves once"
-        self._is_done, self._value, self._error = True, value, error
-        waiting, self._waiting = self._waiting, []
-        for done in waiting:
-            done(value, error)
+
+class Cancellation:
+    """Passed to operations that may wait; cancelled when the client disconnects or the node
+    stops.
+    """
+
+    __slots__ = ("_action", "is_cancelled")
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self._action: Callable[[], None] | None = None
+
+    def on_cancel(self, action: Callable[[], None]) -> None:
+        """Call `action` on cancellation, replacing any action set before."""
+        self._action = action
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        if self._action is not None:
+            action, self._action = self._action, None
+            action()
 
 
 def start(coroutine: Coroutine[Promise[Any], None, T], done: Done[T]) -> None:
@@ -72,7 +91,7 @@ def start(coroutine: Coroutine[Promise[Any], None, T], done: Done[T]) -> None:
 def promised(coroutine: Coroutine[Promise[Any], None, T]) -> Promise[T]:
     """Run a coroutine as `start` does; what it returns or raises settles the promise."""
     promise: Promise[T] = Promise()
-    start(coroutine, promise.settle)
+    _step(coroutine, promise.settle)
     return promise
 
 

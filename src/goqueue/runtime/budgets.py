@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
+from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import FileRange, Part
-from goqueue.wire.peers.complaints import Complaints
 
 SMALL_REQUEST_BYTES_MAX = 2 << 20
 ROOM_PAUSE_SECONDS = 0.25

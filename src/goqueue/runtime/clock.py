@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from goqueue.loop.steady_clock import SteadyClock
+from goqueue.loop.clock import NANOSECONDS, SteadyClock
 
 THREADS_MAX = 8
 
@@ -29,14 +29,12 @@ class LoopClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         # Called several times per request, so bound directly.
-        steady = SteadyClock(wall_ms=_wall_ms, stopwatch_ms=_stopwatch_ms)
+        steady = SteadyClock(wall_ms=_wall_ms, stopwatch_ns=time.monotonic_ns)
         self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
+        self.wall_ms = _wall_ms
         self._threads: list[_Thread] = []
         self._idle: list[_Thread] = []
         self._waiting: deque[_Work] = deque()
-
-    def wall_ms(self) -> int:
-        return _wall_ms()
 
     def call_soon(self, action: Callable[[], None]) -> None:
         self._loop.call_soon(action)
@@ -97,8 +95,4 @@ class _Thread:
 
 
 def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _stopwatch_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    return time.time_ns() // NANOSECONDS

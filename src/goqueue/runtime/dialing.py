@@ -16,7 +16,7 @@ from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnecti
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
-from goqueue.wire.peers.complaints import Complaints
+from goqueue.wire.complaints import Complaints
 
 RETRY_SECONDS_MIN = 0.05
 RETRY_SECONDS_MAX = 1.0

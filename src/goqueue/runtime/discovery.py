@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from goqueue.model.errors import GoQueueError, MalformedRequest
 from goqueue.runtime.tls import NodeTls, reason_of
+from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import Part
-from goqueue.wire.peers.complaints import Complaints
 from goqueue.wire.peers.frames import (
     ASKING_ID,
     HANDSHAKE_FRAME_BYTES_MAX,

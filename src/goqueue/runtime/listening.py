@@ -14,7 +14,7 @@ from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnecti
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
-from goqueue.wire.peers.complaints import Complaints
+from goqueue.wire.complaints import Complaints
 
 BUFFER_IDLE_SECONDS = 10
 ACCEPTS_PER_TURN = 64

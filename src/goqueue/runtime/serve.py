@@ -35,9 +35,8 @@ from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
 from goqueue.runtime.tls import NodeTls
-from goqueue.wire.carrier.application import Application
+from goqueue.wire.carrier.application import Application, Hosts
 from goqueue.wire.carrier.front_end import Limits as HttpLimits
-from goqueue.wire.carrier.hosts import Hosts
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
 from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect

@@ -22,8 +22,8 @@ from goqueue.model.errors import GoQueueError
 from goqueue.runtime.budgets import MEMORY_WAIT_SECONDS_MAX, ReceiveBudget, UnsentBudget, memory_of
 from goqueue.runtime.disk import LocalFile
 from goqueue.runtime.turns import Turns
+from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import FileRange, Part
-from goqueue.wire.peers.complaints import Complaints
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
@@ -40,7 +40,7 @@ _AGAIN = (errno.EAGAIN, errno.EINTR)  # nothing can be done now
 _log = logging.getLogger(__name__)
 
 
-class Session(Protocol):
+class ProtocolSide(Protocol):
     """The protocol side of a connection."""
 
     unsent_bytes: int
@@ -68,7 +68,7 @@ class Connect(Protocol):
         send: Callable[[list[Part]], None],
         close: Callable[[], None],
         unblock: Callable[[], None],
-    ) -> Session: ...
+    ) -> ProtocolSide: ...
 
 
 class Owner(Protocol):
@@ -97,7 +97,7 @@ class SocketConnection:
         "_loop",
         "_outgoing",
         "_owner",
-        "_session",
+        "_protocol",
         "_socket",
         "_turns",
         "_unsent",
@@ -127,7 +127,7 @@ class SocketConnection:
         self.host = host
         self.failure: Exception | None = None  # why it ended, unless one end closed it
         self.last_active = self._loop.time()
-        self._session = owner.connect(
+        self._protocol = owner.connect(
             host, send=self._send, close=self.close, unblock=self._unblock
         )
         self._watch()
@@ -135,7 +135,7 @@ class SocketConnection:
     @property
     def is_busy(self) -> bool:
         """Whether the client waits for a response, so that the connection is not idle."""
-        return self._session.is_busy
+        return self._protocol.is_busy
 
     @property
     def buffer_bytes(self) -> int:
@@ -167,7 +167,7 @@ class SocketConnection:
         if self._turns is not None:
             self._turns.take_back(self)
         self._owner.forget(self)
-        self._session.closed()
+        self._protocol.closed()
 
     def _note_failure(self, error: Exception) -> None:
         """Store why the connection ends, without the traceback of the error.
@@ -244,7 +244,7 @@ class SocketConnection:
     def _handle(self, buffer: memoryview, filled: int) -> None:
         """Handle the complete requests in a buffer, and keep the rest in a buffer of its own."""
         try:
-            used = self._session.receive(buffer[:filled])
+            used = self._protocol.receive(buffer[:filled])
         except GoQueueError as error:
             self._note_failure(error)
             self._owner.complaints.tell(self.host, f"closing the connection: {error}")
@@ -256,19 +256,20 @@ class SocketConnection:
             self.receiving_since = self.last_active
         if used == filled:
             self._filled = 0
-            if not SHARED_BUFFER_BYTES <= len(self._buffer) <= KEPT_BUFFER_BYTES_MAX:
+            size = len(self._buffer)
+            if size and not SHARED_BUFFER_BYTES <= size <= KEPT_BUFFER_BYTES_MAX:
                 # It has the size of one request; the shared buffer takes more of them.
                 self.release_buffer()
         elif not self._keep(buffer[used:filled]):
             self._await_memory(buffer[used:filled])
             return
-        if self._session.is_blocked:
+        if self._protocol.is_blocked:
             self._pause_reading()
 
     def _keep(self, rest: memoryview) -> bool:
         """Move the rest to the start of a buffer with free space; False if there is no memory."""
         filled = len(rest)
-        wanted = self._session.wanted_bytes(rest)
+        wanted = self._protocol.wanted_bytes(rest)
         # The buffer grows with received data only, whatever length was announced.
         size = max(len(self._buffer), min(wanted, max(2 * filled, BUFFER_BYTES_MIN)), filled)
         if size > len(self._buffer):
@@ -324,7 +325,7 @@ class SocketConnection:
         self._loop.call_soon(self._resume_reading)
 
     def _resume_reading(self) -> None:
-        if self._socket is None or self._is_reading or self._session.is_blocked:
+        if self._socket is None or self._is_reading or self._protocol.is_blocked:
             return
         if self.is_waiting_for_memory:
             return  # The next bytes of the stream are not in the buffer yet.
@@ -372,7 +373,7 @@ class SocketConnection:
                 if part.__class__ is FileRange:
                     part = _kept(part)
                 self._outgoing.append(part)
-                self._session.unsent_bytes += len(part)
+                self._protocol.unsent_bytes += len(part)
                 kept_bytes += memory_of(part)
         except OSError as error:
             self._fail_to_send(error)
@@ -393,12 +394,12 @@ class SocketConnection:
     def _write(self) -> None:
         """Send as much as the socket accepts now."""
         budget = SEND_PER_TURN_BYTES
-        was_blocked = self._session.is_blocked
+        was_blocked = self._protocol.is_blocked
         try:
             while self._outgoing and budget > 0:
                 sent = self._write_some()
                 budget -= sent
-                self._session.unsent_bytes -= sent
+                self._protocol.unsent_bytes -= sent
                 self.last_active = self._loop.time()
         except (BlockingIOError, InterruptedError):
             pass
@@ -408,7 +409,7 @@ class SocketConnection:
         if not self._outgoing:
             self._loop.remove_writer(self._fd)
             self._is_writing = False
-        if was_blocked and not self._session.is_blocked:
+        if was_blocked and not self._protocol.is_blocked:
             self._unblock()
 
     def _write_some(self) -> int:

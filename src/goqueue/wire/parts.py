@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from goqueue.broker.gate.fetching import SendableFile
+from goqueue.broker.gate.views import SendableFile
 from goqueue.model.compression import Buffer
 
 

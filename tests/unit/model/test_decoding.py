@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from goqueue.model import batch, columns, decode_reference, decoding
 from goqueue.model.batch import RawRecord, Record, encode_records
 from goqueue.model.errors import CorruptBatch
-from goqueue.wire.http import received
+from goqueue.wire.http.handlers import receiving
 from tests.unit.compiling import can_compile
 from tests.unit.model.decoder_cases import hostile_payload, outcomes
 
@@ -40,7 +40,7 @@ def test_the_compiled_decoder_is_used_where_it_is_built() -> None:
     assert IS_BUILT == decoding.IS_COMPILED
     stand_in = "decode_vectors" if importlib.util.find_spec("numpy") else "decode_reference"
     expected = f"goqueue.model.{'_decode' if IS_BUILT else stand_in}"
-    assert {one.decoder.__name__ for one in (decoding, batch, columns, received)} == {expected}
+    assert {one.decoder.__name__ for one in (decoding, batch, columns, receiving)} == {expected}
 
 
 def test_it_is_built_where_there_is_a_compiler() -> None:

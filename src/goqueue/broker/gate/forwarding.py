@@ -1,4 +1,4 @@
-"""Forwards operations to the node that must answer them.
+"""Which node must answer an operation, and how the operation gets there.
 
 State that lives on one node at a time, such as the members of a group or the leases of a queue, is
 served by that node, and the node that received the call relays the response. An operation is
@@ -8,28 +8,39 @@ and forth. While there is no owner, or it has just changed, the entry node retri
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Protocol,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import msgspec
 
-from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Operation
-from goqueue.broker.gate.portable import Portable
-from goqueue.loop.cancellation import Cancellation
+from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Arguments, Operation
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.loop.promise import Promise, promised
+from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
+    GoQueueError,
     NoOwner,
     NotCoordinator,
     RequestTimedOut,
     UnsupportedVersion,
 )
+from goqueue.model.errors.refusals import Refusal, error_of, refusal_of
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.broker.topics.topics import Topic
 
 ANSWER_MS = 30_000  # for the owner to answer, in addition to the wait time of the client
 HANDOVER_MS_MAX = 5_000  # longer than it takes to detect that a node has failed
@@ -38,7 +49,66 @@ CANCELLATION = "cancellation"  # the argument that is not sent
 
 _MOVING = (NoOwner, NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 
-Perform = Callable[[Session, Operation, Mapping[str, Any]], Promise[Any]]
+Coordinators = dict[str, int | GoQueueError]  # a node for each name, or the error
+Perform = Callable[[Session, Operation, Arguments], Promise[Any]]
+
+
+# Owners
+
+
+def coordinator(broker: Broker, arguments: Arguments) -> int:
+    """Return the coordinator of a group name, which can check whether a stream group has it."""
+    return broker.groups.coordinator_of(arguments["group"])
+
+
+def coordinator_of_call(broker: Broker, arguments: Arguments) -> int:
+    """Return the coordinator for an operation whose argument `call` names the group."""
+    return broker.groups.coordinator_of(arguments["call"].group_id)
+
+
+coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operations shows it
+
+
+def owner_of_group(broker: Broker, arguments: Arguments) -> int:
+    """Return the owner of a group of either kind."""
+    queues, name = broker.queues, arguments["group"]
+    return queues.owner_of(name) if queues.is_known(name) else broker.groups.coordinator_of(name)
+
+
+async def find_coordinators(
+    broker: Broker,
+    listener: str,
+    topic: Topic,
+    partition_of: Callable[[str], int],
+    names: Iterable[str],
+) -> dict[str, int]:
+    """Return the coordinator of each name, -1 if there is none.
+
+    Waits a short time until every coordinator has an address at the client's listener.
+    """
+    numbers = {name: partition_of(name) for name in names}
+
+    def node_of(number: int) -> int:
+        leader = broker.placement(topic, number).leader
+        return leader if _is_reachable(broker, leader, listener) else NO_OWNER
+
+    await broker.topics.internal.until(
+        lambda: all(node_of(number) != NO_OWNER for number in numbers.values())
+    )
+    return {name: node_of(number) for name, number in numbers.items()}
+
+
+def _is_reachable(broker: Broker, node: int, listener: str) -> bool:
+    cluster = broker.cluster
+    if cluster is None:
+        return node == broker.node_id
+    return any(
+        one.id == node and listener in one.addresses and cluster.is_there(node)
+        for one in cluster.nodes()
+    )
+
+
+# Forwarding
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +119,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     session: Session
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_head = msgspec.msgpack.Encoder().encode
 _head_decoder = msgspec.msgpack.Decoder(_Head)
 _number_decoder = msgspec.msgpack.Decoder(int)
 
@@ -74,7 +144,7 @@ class Forwarder:
         self,
         session: Session,
         operation: Operation,
-        arguments: Mapping[str, Any],
+        arguments: Arguments,
         perform_here: Callable[[], Promise[Any]],
     ) -> Promise[Any]:
         """Have the owner answer an operation; retry while ownership changes."""
@@ -121,13 +191,13 @@ class Forwarder:
 
         def cancel() -> None:
             if not result.is_done:
-                self._peers.notify(node, PeerKind.OPERATION, _encode(number))
+                self._peers.notify(node, PeerKind.OPERATION, _encode_head(number))
 
         call.cancellation.on_cancel(cancel)
         called = self._peers.call(
             node,
             PeerKind.OPERATION,
-            _encode(_Head(number, call.operation.name, call.session)),
+            _encode_head(_Head(number, call.operation.name, call.session)),
             [portable.encode_arguments(call.arguments)],
             timeout_ms=call.arguments.get("wait_ms", 0) + ANSWER_MS,
         )
@@ -206,7 +276,7 @@ class _RoutedCall:
         forwarder: Forwarder,
         session: Session,
         operation: Operation,
-        arguments: Mapping[str, Any],
+        arguments: Arguments,
         perform_here: Callable[[], Promise[Any]],
     ) -> None:
         self.session = session
@@ -230,3 +300,80 @@ class _RoutedCall:
             cancellation.on_cancel(timer.cancel)
         else:
             self.result.settle(value, error)
+
+
+# Codecs
+
+_AWAITABLE = (Promise, Awaitable, Coroutine)
+
+
+@runtime_checkable
+class Packed(Protocol):
+    """A type that is not plain data, and defines its own encoding."""
+
+    def pack(self) -> Any: ...
+
+    @classmethod
+    def unpack(cls, packed: Any) -> Any: ...
+
+    PACKED: ClassVar[Any]  # the type of what `pack` returns
+
+
+class Portable:
+    """Codecs for one operation, built from the annotations of its method at first use."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        hints = get_type_hints(method)
+        parameters = [
+            one
+            for one in inspect.signature(method).parameters.values()
+            if one.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        self.waits = any(hints[one.name] is Cancellation for one in parameters)
+        self._names = [one.name for one in parameters if hints[one.name] is not Cancellation]
+        # A tuple has the order of the declaration; every argument is sent.
+        kinds = tuple(hints[name] for name in self._names)
+        self._defaults = {
+            one.name: one.default
+            for one in parameters
+            if one.default is not inspect.Parameter.empty
+        }
+        self._arguments = msgspec.msgpack.Decoder(tuple[kinds], dec_hook=_unpack)  # type: ignore[valid-type]
+        self._answer = msgspec.msgpack.Decoder(_awaited(hints["return"]), dec_hook=_unpack)
+
+    def encode_arguments(self, arguments: Arguments) -> bytes:
+        given = {**self._defaults, **arguments}
+        return _encode([given[name] for name in self._names])
+
+    def decode_arguments(self, data: memoryview) -> dict[str, Any]:
+        return dict(zip(self._names, self._arguments.decode(data), strict=True))
+
+    def encode_answer(self, answer: Any) -> bytes:
+        return _encode(answer)
+
+    def decode_answer(self, data: memoryview) -> Any:
+        return self._answer.decode(data)
+
+
+def _awaited(kind: Any) -> Any:
+    """Return the type of an answer, whether the method returns it or a promise of it."""
+    if get_origin(kind) in _AWAITABLE:
+        return get_args(kind)[-1]
+    return kind
+
+
+def _pack(value: Any) -> Any:
+    if isinstance(value, GoQueueError):
+        return refusal_of(value)
+    if isinstance(value, Packed):
+        return value.pack()
+    raise TypeError(f"{type(value).__name__} cannot be sent to another node")
+
+
+def _unpack(kind: type, value: Any) -> Any:
+    if issubclass(kind, GoQueueError):
+        return error_of(msgspec.convert(value, Refusal))
+    return kind.unpack(msgspec.convert(value, kind.PACKED, dec_hook=_unpack))  # type: ignore[attr-defined]
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_pack).encode

@@ -7,9 +7,10 @@ checks. All of them are dropped when topics or the policy change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from goqueue.broker.gate.views import FetchDone, Waiting
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.reading.fetching import Wanted
 from goqueue.broker.transactions.joining import Joining
@@ -23,7 +24,7 @@ from goqueue.partition.rules import RunLimits
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.gate.gate import Gate
+    from goqueue.broker.gate.operation import Authoriser
     from goqueue.broker.topics.topics import Topic
 
 __all__ = ["Grants", "Reader", "RunLimits", "Stored", "Wanted", "Writer"]
@@ -48,10 +49,19 @@ class Stored(Protocol):
 class Grants:
     """The writers and readers of one identity."""
 
-    __slots__ = ("__weakref__", "_gate", "_readers", "_session", "_writers", "routes")
+    __slots__ = (
+        "__weakref__",
+        "_authoriser",
+        "_broker",
+        "_readers",
+        "_session",
+        "_writers",
+        "routes",
+    )
 
-    def __init__(self, gate: Gate, session: Session) -> None:
-        self._gate = gate
+    def __init__(self, broker: Broker, authoriser: Authoriser, session: Session) -> None:
+        self._broker = broker
+        self._authoriser = authoriser
         self._session = session
         self._writers: dict[tuple[TopicRef, int], Writer] = {}
         self._readers: dict[tuple[TopicRef, int], Reader] = {}
@@ -75,6 +85,24 @@ class Grants:
             known = self._readers[place] = Reader(*self._find(Action.READ, topic, number))
         return known
 
+    def fetch(
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_min: int,
+        bytes_max: int,
+        wait_ms: int,
+        done: FetchDone,
+    ) -> Waiting:
+        """Read from places that readers returned, now or when there is enough data."""
+        return self._broker.reads.fetch(
+            wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
+        )
+
+    def racks(self, rack: str) -> Mapping[int, str]:
+        """Return the nodes of a rack that its consumers may be sent to; none if this is one."""
+        return self._broker.nearest.racks(rack)
+
     def clear(self) -> None:
         """Drop all writers and readers, because topics or the policy have changed."""
         self._writers.clear()
@@ -82,13 +110,13 @@ class Grants:
         self.routes.clear()
 
     def _find(self, action: Action, topic: TopicRef, number: int) -> tuple[Broker, Topic, int]:
-        broker = self._gate.broker
+        broker, check = self._broker, self._authoriser.check
         if isinstance(topic, str):
-            self._gate.check(self._session, action, Resource(ResourceKind.TOPIC, topic))
+            check(self._session, action, Resource(ResourceKind.TOPIC, topic))
             found = broker.topics.get(topic)
         else:
             found = broker.topics.get_by_id(topic)
-            self._gate.check(self._session, action, Resource(ResourceKind.TOPIC, found.name))
+            check(self._session, action, Resource(ResourceKind.TOPIC, found.name))
         found.partition(number)
         return broker, found, number
 
@@ -111,20 +139,22 @@ class _Place:
 class Writer(_Place):
     """A partition to which batches are written as their producers encoded them."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_clock", "_session", "_upkeep")
 
     def __init__(self, broker: Broker, topic: Topic, number: int, session: Session) -> None:
         super().__init__(broker, topic, number)
         self._session = session
+        self._clock = broker.clock
+        self._upkeep = broker.upkeep
 
     @property
     def shortage(self) -> GoQueueError | None:
         """Why a batch that needs all in-sync replicas cannot be stored now."""
-        return self.partition.shortage
+        return self._topic.partitions[self._number].shortage
 
     @property
     def log_start_offset(self) -> int:
-        return self.partition.log.start_offset
+        return self._topic.partitions[self._number].log.start_offset
 
     def produce(
         self,
@@ -139,7 +169,7 @@ class Writer(_Place):
         """
         return self._broker.producing.produce(
             self._topic,
-            self.partition,
+            self._topic.partitions[self._number],
             batch,
             transactional_id=transactional_id,
             joins_transaction=joins_transaction,
@@ -154,38 +184,43 @@ class Writer(_Place):
         self, stored: Appended | Split | Joining, done: Done, *, is_replicated: bool
     ) -> None:
         """Call `done` when a batch is durable here, or on all in-sync replicas."""
+        partition = self._topic.partitions[self._number]
         if not isinstance(stored, Appended):
             stored.when_committed(done)
         elif is_replicated:
-            self.partition.when_committed(stored.last_offset, done)
+            partition.when_committed(stored.last_offset, done)
         else:
-            self.partition.when_durable(stored.last_offset, done)
+            partition.when_durable(stored.last_offset, done)
 
     def is_committed(self, stored: Appended | Split | Joining) -> bool:
         """Whether a batch is already committed, so that no callback is needed."""
-        return isinstance(stored, Appended) and stored.last_offset < self.partition.high_watermark
+        if not isinstance(stored, Appended):
+            return False
+        return stored.last_offset < self._topic.partitions[self._number].high_watermark
 
     # Runs of small batches
 
     def run_limits(self) -> RunLimits | None:
         """Return the limits for batches stored without further checks; None: check all."""
-        if not self._broker.producing.takes_runs(self._topic):
+        topic = self._topic
+        if topic.is_internal or self._upkeep.is_full:
             return None
-        return self.partition.run_limits(now_ms=self._broker.clock.wall_ms())
+        return topic.partitions[self._number].run_limits(now_ms=self._clock.wall_ms())
 
     def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
         """Store plain batches of any producers; return packed base offsets and the last offset."""
-        partition = self.partition
-        now_ms = self._broker.clock.wall_ms()
+        partition = self._topic.partitions[self._number]
+        now_ms = self._clock.wall_ms()
         offsets = partition.append_run(data, pieces, now_ms=now_ms, session=self._session)
         return offsets, partition.log.end_offset - 1
 
     def when_run_stored(self, last_offset: int, done: Done, *, is_replicated: bool) -> None:
         """Call `done` when all up to an offset is durable here, or on all in-sync replicas."""
+        partition = self._topic.partitions[self._number]
         if is_replicated:
-            self.partition.when_committed(last_offset, done)
+            partition.when_committed(last_offset, done)
         else:
-            self.partition.when_durable(last_offset, done)
+            partition.when_durable(last_offset, done)
 
 
 class Reader(_Place):

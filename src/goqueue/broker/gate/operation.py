@@ -1,4 +1,4 @@
-"""The declaration of operations, and the table of all of them.
+"""Operations: how they are declared, the table of all of them, and the steps of every call.
 
 An operation is declared where it is performed, as a method of an area:
 
@@ -6,25 +6,28 @@ An operation is declared where it is performed, as a method of an area:
         @operation(Action.DESCRIBE, topic("topic"), owner=owner_of_schedule)
         async def show(self, session: Session, *, schedule_id: str) -> Schedule: ...
 
-The method performs it on the node that must answer. Callers go through the gate, and get a promise.
-Arguments are passed by name, and have types that can be sent to another node.
+The method performs it on the node that must answer. Whoever calls it goes through the steps of the
+dispatcher (authorise, find the owner, perform, observe), and gets a promise. Arguments are passed
+by name, and have types that can be sent to another node.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
+from goqueue.model.errors import AccessDenied, GoQueueError
+from goqueue.model.observer import Observer
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.gate.gate import Gate
+    from goqueue.broker.gate.forwarding import Forwarder
 
 NO_OWNER = -1
 
@@ -62,16 +65,142 @@ class Operation:
 OPERATIONS: dict[str, Operation] = {}
 
 
+# The steps of a call
+
+
+class Policy(Protocol):
+    """Decides which session may do what."""
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool: ...
+
+
+class Authoriser:
+    """Checks what sessions may access, by the policy that all gates of a node share."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self.policy: Policy | None = None  # None: everything is allowed
+        self._observer = observer
+        self._on_change: list[Callable[[], None]] = []
+
+    def replace(self, policy: Policy | None) -> None:
+        """Replace the policy, and drop all access that was granted under the old one."""
+        self.policy = policy
+        for changed in self._on_change:
+            changed()
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever the policy is replaced."""
+        self._on_change.append(changed)
+
+    def authorise(self, session: Session, operation: Operation, arguments: Arguments) -> None:
+        """Raise unless the session may access every resource of the operation."""
+        for touched in operation.resources(arguments):
+            if isinstance(touched, Access):
+                self.check(session, *touched)
+            else:
+                self.check(session, operation.action, touched)
+
+    def check(self, session: Session, action: Action, resource: Resource) -> None:
+        """Raise unless the session may perform the action on the resource."""
+        if not self.allows(session, action, resource):
+            if self._observer is not None:
+                self._observer.denied(session, action, resource)
+            raise AccessDenied(session.principal, action, resource)
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        return self.policy is None or self.policy.allows(session, action, resource)
+
+
+class Dispatcher:
+    """Takes every call through the same steps, whatever front end it comes from."""
+
+    def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
+        self.broker = broker
+        self.authoriser = authoriser
+        self.areas: dict[str, Area] = {}
+        self.forwarder: Forwarder | None = None  # None: everything is performed here
+        self._observer = broker.topics.observer
+
+    def call(
+        self, session: Session, operation: Operation, area: Area, arguments: Arguments
+    ) -> Promise[Any]:
+        """Answer an operation, here or on the node that owns its resource."""
+        if self.authoriser.policy is not None:
+            try:
+                self.authoriser.authorise(session, operation, arguments)
+            except GoQueueError as error:
+                return _rejected(error)
+        if self._observer is None:
+            return self.answer(session, operation, area, arguments)
+        return self._observed(self._observer, session, operation, area, arguments)
+
+    def answer(
+        self, session: Session, operation: Operation, area: Area, arguments: Arguments
+    ) -> Promise[Any]:
+        """Answer an authorised operation, or a part of one, here or on its owner."""
+        if self.forwarder is None or not operation.is_routed:
+            return _perform(operation, area, session, arguments)
+        return self.forwarder.route(
+            session, operation, arguments, lambda: _perform(operation, area, session, arguments)
+        )
+
+    def perform(self, session: Session, operation: Operation, arguments: Arguments) -> Promise[Any]:
+        """Perform an operation that another node has authorised and forwarded."""
+        area = self.areas[operation.name.partition(".")[0]]
+        return _perform(operation, area, session, arguments)
+
+    def _observed(
+        self,
+        observer: Observer,
+        session: Session,
+        operation: Operation,
+        area: Area,
+        arguments: Arguments,
+    ) -> Promise[Any]:
+        now_ms = self.broker.clock.now_ms
+        began_ms = now_ms()
+        answer = self.answer(session, operation, area, arguments)
+        answer.then(
+            lambda _, error: observer.called(session, operation.name, error, now_ms() - began_ms)
+        )
+        return answer
+
+
+def _perform(
+    operation: Operation, area: Area, session: Session, arguments: Arguments
+) -> Promise[Any]:
+    """Run an operation on this node; exceptions reject the promise."""
+    try:
+        answer = operation.perform(area, session, **arguments)
+    except Exception as error:
+        return _rejected(error)
+    if isinstance(answer, Promise):
+        return answer
+    assert isinstance(answer, Coroutine)
+    return promised(answer)
+
+
+def _rejected(error: Exception) -> Promise[Any]:
+    refused: Promise[Any] = Promise()
+    refused.reject(error)
+    return refused
+
+
+# Declaration
+
+
 class Area:
     """Operations on one kind of object. The gate names it after its class."""
 
-    def __init__(self, gate: Gate, broker: Broker) -> None:
-        self._gate = gate
-        self._broker = broker
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._broker = dispatcher.broker
+        self._dispatcher = dispatcher
+        self._authoriser = dispatcher.authoriser
+        dispatcher.areas[area_name(type(self).__name__)] = self
 
     def _check(self, session: Session, action: Action, resource: Resource) -> None:
         """Raise unless a session may access a resource that only the owner can determine."""
-        self._gate.check(session, action, resource)
+        self._authoriser.check(session, action, resource)
 
     def _check_create(self, session: Session, topic: str) -> None:
         """Raise unless a session may create a topic, by its name or in the whole cluster."""
@@ -79,8 +208,7 @@ class Area:
             self._check(session, Action.CREATE, Resource(ResourceKind.TOPIC, topic))
 
     def _may(self, session: Session, action: Action, resource: Resource) -> bool:
-        policy = self._gate.policy
-        return policy is None or policy.allows(session, action, resource)
+        return self._authoriser.allows(session, action, resource)
 
 
 def operation(
@@ -103,7 +231,7 @@ def operation(
         @wraps(method)
         def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> Promise[R]:
             assert not args, "arguments of operations have names"
-            return area._gate.call(session, declared, area, arguments)
+            return area._dispatcher.call(session, declared, area, arguments)
 
         return call
 
@@ -123,7 +251,8 @@ def query(
         @wraps(method)
         def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> R:
             assert not args, "arguments of operations have names"
-            area._gate.authorise(session, declared, arguments)
+            if area._authoriser.policy is not None:
+                area._authoriser.authorise(session, declared, arguments)
             return method(area, session, *args, **arguments)
 
         return call

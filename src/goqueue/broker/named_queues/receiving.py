@@ -9,8 +9,8 @@ from goqueue.broker.named_queues.attempts import Attempt, Attempts
 from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.received import Received
-from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.clock import Clock
+from goqueue.loop.promise import Cancellation
 
 # How long a short poll waits for stored messages that the owner has not been notified of yet.
 ANNOUNCED_MS_MAX = 1_000

@@ -28,7 +28,7 @@ from goqueue.groups import (
 )
 from goqueue.groups import Partition as GroupPartition
 from goqueue.groups.limits import HEARTBEAT_MS_MIN
-from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Cancellation
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     CoordinatorNotAvailable,

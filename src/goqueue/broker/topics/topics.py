@@ -46,7 +46,7 @@ PARTITIONS_MAX = 10_000
 class Topic:
     """A topic and its open partitions."""
 
-    __slots__ = ("fact", "partitions", "settings")
+    __slots__ = ("fact", "is_internal", "partitions", "settings")
 
     def __init__(
         self, fact: TopicFact, settings: PartitionSettings, partitions: list[Partition]
@@ -54,6 +54,7 @@ class Topic:
         self.fact = fact
         self.settings = settings
         self.partitions = partitions
+        self.is_internal = fact.name in INTERNAL_TOPICS  # read for every batch
 
     @property
     def name(self) -> str:
@@ -62,10 +63,6 @@ class Topic:
     @property
     def id(self) -> bytes:
         return self.fact.id
-
-    @property
-    def is_internal(self) -> bool:
-        return self.fact.name in INTERNAL_TOPICS
 
     @property
     def partition_count(self) -> int:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import meter
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems
-from goqueue.wire.carrier.calls import Call, Raw, Request, promised
+from goqueue.wire.carrier.calls import Call, Dialect, Raw, Request, Response, encode, promised
 from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
-from goqueue.wire.carrier.dialects import Dialect, Told
-from goqueue.wire.carrier.hosts import Hosts
 from goqueue.wire.carrier.problems import (
     ForeignOrigin,
     InternalError,
@@ -24,14 +23,15 @@ from goqueue.wire.carrier.problems import (
     NodeStarting,
     UnsupportedMediaType,
 )
-from goqueue.wire.carrier.routing import Operation, Routes, encode
-from goqueue.wire.peers.complaints import Complaints
+from goqueue.wire.carrier.routing import Operation, Routes
+from goqueue.wire.complaints import Complaints
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.front_end import CarriedFrontEnd
 
 PATHS_KNOWN_MAX = 1000
 PATH_LENGTH_KNOWN_MAX = 500
+HOSTS_SEEN_MAX = 1_000  # cached values of the header
 # Limit of the responses made in one turn of the event loop; further requests wait for the next
 # turn, so that other connections are served too.
 TURN_BYTES_MAX = 1 << 20
@@ -40,6 +40,8 @@ STOP_MS_MAX = 5_000  # then requests still in progress get no response
 _JSON = b"application/json"
 _RETRY = b"retry-after: 1\r\n"
 _CURL_DEFAULT = b"application/x-www-form-urlencoded"
+_ANY_HOST = "*"
+_LOCAL_HOST = "localhost"
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +112,7 @@ class Application:
         try:
             if not self.front.is_ready and not operation.is_early:
                 raise NodeStarting(self.front.waits_for)
-            if operation.method not in ("GET", "HEAD"):
+            if b"origin" in request.headers and operation.method not in ("GET", "HEAD"):
                 _check_origin(request)
             if request.dialect is not None:
                 arguments = request.dialect.arguments(operation, request)
@@ -134,29 +136,28 @@ class Application:
 
     def answer(self, operation: Operation, request: Request, value: Any) -> list[bytes]:
         """The bytes of a response: in one piece, or head and large body separately."""
-        status, media_type, body, more = self.told(operation, request, value)
+        if isinstance(value, Raw):
+            status, media_type = value.status, value.media_type
+            body, more = value.body, value.headers
+        elif request.dialect is not None:
+            status, media_type, body, more = request.dialect.answer(request, value)
+        else:
+            status, media_type, more = operation.status, _JSON, b""
+            body = b"" if status == HTTPStatus.NO_CONTENT else encode(value)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             more += _RETRY
         return self._whole(request, status, media_type, body, more)
 
-    def told(self, operation: Operation, request: Request, value: Any) -> Told:
-        """The response for the result of a handler, before it is encoded."""
-        if isinstance(value, Raw):
-            return Told(value.status, value.media_type, value.body, value.headers)
-        if request.dialect is not None:
-            return request.dialect.answer(request, value)
-        return Told(operation.status, _JSON, b"" if operation.status == 204 else encode(value))
-
     def refusal(self, request: Request, error: Exception) -> list[bytes]:
         """The bytes of an error response."""
-        status, media_type, body, more = self.refused(request, error)
+        status, media_type, body, more = self._refused(request, error)
         if isinstance(error, MethodNotAllowed):
             more += b"allow: %s\r\n" % ", ".join(error.allowed).encode()
         elif status == HTTPStatus.SERVICE_UNAVAILABLE:
             more += _RETRY
         return self._whole(request, status, media_type, body, more)
 
-    def refused(self, request: Request, error: Exception) -> Told:
+    def _refused(self, request: Request, error: Exception) -> Response:
         """The response for an error. Internal errors are logged, and not shown to the client."""
         if not isinstance(error, GoQueueError):
             _log.error("%s %r failed", request.method, request.path, exc_info=error)
@@ -165,7 +166,7 @@ class Application:
         if dialect is not None:
             return dialect.refuse(request, error)
         problem = problems.problem_of(error)
-        return Told(problem.status, problems.MEDIA_TYPE, encode(problem))
+        return Response(problem.status, problems.MEDIA_TYPE, encode(problem))
 
     def _dialect_of(self, path: str) -> Dialect | None:
         if not self._mounts:
@@ -261,6 +262,48 @@ class Application:
         if self._stopped is not None:
             done, self._stopped = self._stopped, None
             done()
+
+
+class Hosts:
+    """The host names that a node accepts in requests, as a protection against DNS rebinding.
+
+    The name of another site can be made to resolve to the address of a node. To the browser the
+    node is then part of that site, whose pages can read its responses. The browser still sends the
+    name in `Host`, so unknown names are refused. IP addresses cannot be rebound and are always
+    accepted, as are the names of this machine.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {name.lower().rstrip(".") for name in names if name}
+        self._seen: dict[bytes, bool] = {}
+
+    def include(self, header: bytes) -> bool:
+        """Whether a request with this `Host` is accepted; browsers always send the header."""
+        known = self._seen.get(header)
+        if known is None:
+            known = self._is_known(header)
+            if len(self._seen) >= HOSTS_SEEN_MAX:
+                self._seen.clear()
+            self._seen[header] = known
+        return known
+
+    def _is_known(self, header: bytes) -> bool:
+        host = _without_port(header.decode("latin-1").strip()).lower().rstrip(".")
+        if not host or _ANY_HOST in self._names or host in self._names:
+            return True
+        if host == _LOCAL_HOST or host.endswith(f".{_LOCAL_HOST}"):
+            return True  # Browsers do not resolve these by DNS.
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+        return True
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
 
 
 def _check_media_type(request: Request) -> None:

@@ -1,18 +1,32 @@
-"""A request as passed to a handler, and how a handler can respond later."""
+"""Requests and responses: as received, as passed to a handler and as returned by it.
+
+A handler gets the decoded body or query and a `Call`. It returns a struct, which is encoded as
+JSON, or a `Raw` response, or a `Stream`; now or, as a promise or a coroutine, later.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
+from collections.abc import Callable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, unquote_to_bytes
 
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise, start
+import msgspec
+
+from goqueue.loop.promise import Cancellation, Promise, start
+from goqueue.model.errors import GoQueueError
 from goqueue.model.session import NOBODY, Session
-from goqueue.wire.carrier.problems import InvalidField
+from goqueue.wire.carrier.bodies import Body
+from goqueue.wire.carrier.explaining import explain
+from goqueue.wire.carrier.problems import InvalidField, MalformedJson
 
 if TYPE_CHECKING:
-    from goqueue.wire.carrier.dialects import Dialect
+    from goqueue.wire.carrier.routing import Operation
+
+QUERY_FIELDS_MAX = 100
+
+
+# Requests
 
 
 class Request:
@@ -109,6 +123,61 @@ class Call:
         self.cancellation.cancel()
 
 
+class BodyDecoder:
+    """Decodes the JSON body of one operation; an empty body is an empty object."""
+
+    def __init__(self, kind: type[Body]) -> None:
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, data: bytes) -> Any:
+        try:
+            return self._decode(data or b"{}")
+        except msgspec.ValidationError as error:
+            raise explain(str(error), self.kind) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise MalformedJson(f"The body is not JSON: {error}.") from None
+        except RecursionError:
+            raise MalformedJson("The body is nested too deeply.") from None
+
+
+class QueryDecoder:
+    """Decodes the query string of one operation; every field may be given once."""
+
+    def __init__(self, kind: type[Body]) -> None:
+        self.kind = kind
+        self._is_empty = not kind.__struct_fields__
+
+    def __call__(self, data: bytes) -> Any:
+        if not data:
+            return self._convert({})
+        try:
+            pairs = parse_qsl(
+                data.decode("ascii"),
+                keep_blank_values=True,
+                strict_parsing=False,
+                errors="strict",
+                max_num_fields=QUERY_FIELDS_MAX,
+            )
+        except ValueError as error:
+            raise InvalidField(f"The query cannot be read: {error}.") from None
+        given: dict[str, str] = {}
+        for name, text in pairs:
+            if name in given:
+                raise InvalidField(f"{name[:100]!r} is given twice in the query.", field=name[:100])
+            given[name] = text
+        return self._convert(given)
+
+    def _convert(self, given: dict[str, str]) -> Any:
+        try:
+            return msgspec.convert(given, self.kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise explain(str(error), self.kind) from None
+
+
+# Responses
+
+
 class Raw:
     """A response other than the JSON of its operation, or with another status."""
 
@@ -128,12 +197,75 @@ class Raw:
         self.headers = headers  # further header lines
 
 
+class Stream:
+    """A response that continues for as long as the client is connected.
+
+    The type of every response is checked against this class, so it is not an abstract one, for
+    which that check costs ten times as much.
+    """
+
+    is_over = False
+
+    def opening(self) -> bytes:
+        """The bytes sent at once, so that the client sees that it is connected."""
+        raise NotImplementedError
+
+    def next(self) -> Promise[bytes]:
+        """A promise of the next bytes to send."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the stream, because the client has disconnected."""
+        raise NotImplementedError
+
+
+class Response(NamedTuple):
+    """A response before it is encoded."""
+
+    status: int
+    media_type: bytes
+    body: bytes
+    headers: bytes = b""  # further header lines
+
+
+class Dialect(Protocol):
+    """A dialect of a listener: its own routes, and its own format of responses and errors.
+
+    Most of the API uses the format of `application`. A part that is compatible with another product
+    must respond as the clients of that product expect.
+    """
+
+    def find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
+        """The operation for a path, and the parts of it that are parameters."""
+
+    def arguments(self, operation: Operation, request: Request) -> Any:
+        """The input of the handler besides the path."""
+
+    def answer(self, request: Request, value: Any) -> Response: ...
+
+    def refuse(self, request: Request, error: GoQueueError) -> Response: ...
+
+
+_encode_into = msgspec.json.Encoder().encode_into
+
+
+def encode(answer: Any) -> bytes:
+    """The JSON of a response.
+
+    Without memory for it this raises MemoryError; the encoder's own buffer, when it cannot grow,
+    ends the process instead.
+    """
+    buffer = bytearray()
+    _encode_into(answer, buffer)
+    return bytes(buffer)
+
+
 def promised(answer: Any) -> Promise[Any]:
     """The result of a handler (a value, a promise or a coroutine) as a promise."""
     if isinstance(answer, Promise):
         return answer
     promise: Promise[Any] = Promise()
-    if isinstance(answer, Coroutine):
+    if isinstance(answer, CoroutineType):
         start(answer, promise.settle)
     else:
         promise.resolve(answer)

@@ -16,7 +16,7 @@ import httptools
 
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
-from goqueue.wire.carrier.calls import Call, Request
+from goqueue.wire.carrier.calls import Call, Request, Stream
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
     HeadTooLarge,
@@ -27,7 +27,6 @@ from goqueue.wire.carrier.problems import (
     SlowRequest,
     UnknownHost,
 )
-from goqueue.wire.carrier.streams import Stream
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 
 if TYPE_CHECKING:
@@ -233,7 +232,8 @@ class Connection:
         if self._body_bytes > limit:
             self._requests.append(BodyTooLarge(limit))
             return
-        path, _, query = _target(self._url).partition(b"?")
+        url = self._url
+        path, _, query = (url if url.startswith(b"/") else _target(url)).partition(b"?")
         request = Request(
             self._parser.get_method().decode("ascii"),
             path.decode("latin-1"),
@@ -461,8 +461,6 @@ def _do_nothing() -> None:
 
 
 def _target(url: bytes) -> bytes:
-    """Path and query of a target; servers must accept the absolute form sent to proxies too."""
-    if url.startswith(b"/"):
-        return url
+    """Path and query of a target in the absolute form, which servers must accept too."""
     _, has_scheme, rest = url.partition(b"://")
     return b"/" + rest.partition(b"/")[2] if has_scheme else url

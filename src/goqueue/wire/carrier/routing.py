@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier import problems
 from goqueue.wire.carrier.bodies import Body, Nothing
-from goqueue.wire.carrier.decoding import BodyDecoder, QueryDecoder
+from goqueue.wire.carrier.calls import BodyDecoder, QueryDecoder
 from goqueue.wire.carrier.problems import MethodNotAllowed, UnknownRoute
 
 Handler = Callable[[Any, Any, Any], Any]
@@ -51,7 +49,7 @@ class Operation:
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
 
-    @property
+    @cached_property
     def has_body(self) -> bool:
         return self.method in _WITH_BODY
 
@@ -134,17 +132,3 @@ class Routes:
         node.methods[operation.method] = operation
         if operation.method == "GET":
             node.methods.setdefault("HEAD", operation)
-
-
-_encode_into = msgspec.json.Encoder().encode_into
-
-
-def encode(answer: Any) -> bytes:
-    """The JSON of a response.
-
-    Without memory for it this raises MemoryError; the encoder's own buffer, when it cannot grow,
-    ends the process instead.
-    """
-    buffer = bytearray()
-    _encode_into(answer, buffer)
-    return bytes(buffer)

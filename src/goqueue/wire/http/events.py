@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
+from goqueue.wire.carrier.calls import Stream, encode
 from goqueue.wire.carrier.problems import problem_of
-from goqueue.wire.carrier.routing import encode
-from goqueue.wire.carrier.streams import Stream
 from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import to_message
 

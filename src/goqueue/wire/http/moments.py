@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from goqueue.broker.gate import records
-from goqueue.broker.gate.records import At, Position
+from goqueue.broker.gate.areas import records
+from goqueue.broker.gate.areas.records import At, Position
 from goqueue.model.attributes import parse_moment
 from goqueue.model.errors import InvalidAttribute
 from goqueue.wire.carrier.problems import InvalidField

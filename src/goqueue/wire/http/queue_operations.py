@@ -5,7 +5,7 @@ from __future__ import annotations
 from goqueue.model import errors
 from goqueue.wire.carrier.routing import READING, ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import queues as bodies
-from goqueue.wire.http.handlers import queues
+from goqueue.wire.http.handlers import queues, receiving
 
 _QUEUE = (
     errors.UnknownGroup,
@@ -27,7 +27,7 @@ QUEUE_GROUPS = (
         "receive",
         "POST",
         "/v1/groups/{group}/receive",
-        queues.receive,
+        receiving.receive,
         "Receive messages; no other consumer of the group receives them while they are leased.",
         area="queue groups",
         request=bodies.Receive,
@@ -40,7 +40,7 @@ QUEUE_GROUPS = (
         "ack",
         "POST",
         "/v1/groups/{group}/ack",
-        queues.ack,
+        receiving.ack,
         "Acknowledge messages; the response is sent when that is durable.",
         area="queue groups",
         request=bodies.Ack,
@@ -52,7 +52,7 @@ QUEUE_GROUPS = (
         "nack",
         "POST",
         "/v1/groups/{group}/nack",
-        queues.nack,
+        receiving.nack,
         "Return messages to the queue, to be delivered again.",
         area="queue groups",
         request=bodies.Nack,
@@ -64,7 +64,7 @@ QUEUE_GROUPS = (
         "reject",
         "POST",
         "/v1/groups/{group}/reject",
-        queues.reject,
+        receiving.reject,
         "Send messages to the dead-letter topic.",
         area="queue groups",
         request=bodies.Reject,
@@ -76,7 +76,7 @@ QUEUE_GROUPS = (
         "extend",
         "POST",
         "/v1/groups/{group}/extend",
-        queues.extend,
+        receiving.extend,
         "Extend the leases of messages.",
         area="queue groups",
         request=bodies.Extend,

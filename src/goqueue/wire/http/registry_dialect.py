@@ -7,12 +7,10 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from goqueue.broker.gate.schemas import CONTEXT_DEFAULT, Subject, read_subject
+from goqueue.broker.gate.areas.schemas import CONTEXT_DEFAULT, Subject, read_subject
 from goqueue.model import errors
 from goqueue.model.errors import GoQueueError, SchemaRefused
-from goqueue.wire.carrier.calls import Call, Request
-from goqueue.wire.carrier.decoding import QUERY_FIELDS_MAX
-from goqueue.wire.carrier.dialects import Told
+from goqueue.wire.carrier.calls import QUERY_FIELDS_MAX, Call, Request, Response, encode
 from goqueue.wire.carrier.problems import (
     HttpError,
     InvalidField,
@@ -21,7 +19,7 @@ from goqueue.wire.carrier.problems import (
     UnsupportedMediaType,
     status_of,
 )
-from goqueue.wire.carrier.routing import Operation, Routes, encode
+from goqueue.wire.carrier.routing import Operation, Routes
 from goqueue.wire.http.bodies.registry import INVALID_SCHEMA, NUMBERS, STORE_FAILED, TIMED_OUT
 from goqueue.wire.http.fields import INT32_MAX
 
@@ -153,18 +151,18 @@ class RegistryDialect:
             takes_new_fields=request.header(_TAKES_NEW_FIELDS).strip().lower() == b"true",
         )
 
-    def answer(self, request: Request, value: Any) -> Told:
+    def answer(self, request: Request, value: Any) -> Response:
         body = value if isinstance(value, bytes) else encode(value)
-        return Told(200, _answer_type(request), body)
+        return Response(200, _answer_type(request), body)
 
-    def refuse(self, request: Request, error: GoQueueError) -> Told:
+    def refuse(self, request: Request, error: GoQueueError) -> Response:
         number = number_of(error)
         status = number if number < 1000 else number // 100
         message = str(error)
         if isinstance(error, UnknownRoute | MethodNotAllowed):
             message = f"HTTP {status} {HTTPStatus(status).phrase}"
         body = encode({"error_code": number, "message": message})
-        return Told(status, _answer_type(request), body)
+        return Response(status, _answer_type(request), body)
 
 
 def number_of(error: GoQueueError) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from goqueue.broker.gate.configs import CATCHING_UP, FEEDING, HEARTBEAT_MS, SESSION_MS
+from goqueue.broker.gate.areas.configs import CATCHING_UP, FEEDING, HEARTBEAT_MS, SESSION_MS
 
 # The node's setting that is the default of a topic's, where Kafka has one.
 OF_NODE: Final[Mapping[str, str]] = {

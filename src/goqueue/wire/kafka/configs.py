@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from goqueue.broker.gate.configs import (
+from goqueue.broker.gate.areas.configs import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
     HEARTBEAT_MS,

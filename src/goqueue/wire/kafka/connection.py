@@ -20,8 +20,7 @@ from goqueue.model.session import Session
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
-from goqueue.wire.kafka.produce_gathering import RUN_REQUESTS_MAX, read_run
-from goqueue.wire.kafka.produce_one import produce_one
+from goqueue.wire.kafka.produce_fast_path import RUN_REQUESTS_MAX, produce_one, read_run
 from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 from goqueue.wire.parts import Part
 
@@ -162,14 +161,18 @@ class Connection:
         self._outbox_bytes = 0
         self._client_id_bytes = b""
         self._is_held = False
-        self.session = Session(front.listener, client_host=client_host)
-        self.grants = front.gate.grants(self.session)
+        self.identify(Session(front.listener, client_host=client_host))
         self.is_closed = False
         self.is_flushing = False
         self.round_heard = -1  # when the gatherer of small batches has last taken one from here
         self.unsent_bytes = 0  # kept up to date by whoever owns the socket
         self.early_bytes = 0  # of answers that are made and wait for those before them
         self.cancellations: dict[object, Callable[[], None]] = {}
+
+    def identify(self, session: Session) -> None:
+        """Use this identity from now on, and what it may write and read."""
+        self.session = session
+        self.grants = self._front.gate.grants(session)
 
     @property
     def is_blocked(self) -> bool:
@@ -360,7 +363,7 @@ class Connection:
                 return end + 1
         header, body = decode_request_header(frame, header_version)
         client_id = header.client_id or ""
-        self.session = msgspec.structs.replace(self.session, client_id=client_id)
+        self.identify(msgspec.structs.replace(self.session, client_id=client_id))
         self._client_id_bytes = bytes(frame[8 : 10 + len(client_id.encode())])
         return body
 

@@ -17,7 +17,7 @@ from goqueue.wire.kafka.fetch_sessions import FetchSessions
 from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from goqueue.wire.kafka.produce_gathering import FRAME_BYTES_MAX, Gatherer
+from goqueue.wire.kafka.produce_fast_path import FRAME_BYTES_MAX, Gatherer
 from goqueue.wire.parts import Part
 
 Handler = Callable[[Any, Call, Any], Any]
@@ -193,7 +193,7 @@ class FrontEnd:
         self._unpacked_before = meter.bytes_total
         connections, self._to_flush = self._to_flush, []
         sending = self.sending
-        if sending is None or len(connections) == 1:
+        if sending is None or len(connections) <= 1:
             for connection in connections:
                 connection.flush()
             return

@@ -12,8 +12,8 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.model.errors.refusals import Refusal, refusal_of
+from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import Part
-from goqueue.wire.peers.complaints import Complaints
 from goqueue.wire.peers.frames import (
     ASKING_ID,
     HANDSHAKE_FRAME_BYTES_MAX,

@@ -14,8 +14,7 @@ from typing import Any
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.application import Application
-from goqueue.wire.carrier.calls import Call, Request
-from goqueue.wire.carrier.dialects import Told
+from goqueue.wire.carrier.calls import Call, Request, Response
 from goqueue.wire.carrier.problems import ForeignOrigin
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.sqs import json_codec, query_codec, signatures
@@ -96,26 +95,26 @@ class SqsDialect:
         self._site.check_region(signatures.region_of(request) or "")
         return Asked(body, _base_url(request), self._site, read_trace(request.header(_TRACE)))
 
-    def answer(self, request: Request, value: Any) -> Told:
+    def answer(self, request: Request, value: Any) -> Response:
         request_id = self._request_ids.next()
         head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
         if _is_json(request):
-            return Told(200, json_codec.MEDIA_TYPE, json_codec.encode_answer(value), head)
+            return Response(200, json_codec.MEDIA_TYPE, json_codec.encode_answer(value), head)
         action = request.parameters[ACTION]
-        return Told(200, _XML, query_codec.encode_answer(action, value, request_id), head)
+        return Response(200, _XML, query_codec.encode_answer(action, value, request_id), head)
 
-    def refuse(self, request: Request, error: GoQueueError) -> Told:
+    def refuse(self, request: Request, error: GoQueueError) -> Response:
         refusal = told(error)
         request_id = self._request_ids.next()
         head = b"x-amzn-requestid: %s\r\n" % request_id.encode("ascii")
         if isinstance(refusal, UnknownOperation) and _TARGET not in request.headers:
-            return Told(refusal.status, _XML, b"<UnknownOperationException/>", head)
+            return Response(refusal.status, _XML, b"<UnknownOperationException/>", head)
         if _is_json(request):
             whose = "Sender" if refusal.is_of_sender else "Receiver"
             head += f"x-amzn-query-error: {refusal.query_name};{whose}\r\n".encode("ascii")
             body = json_codec.encode_error(refusal)
-            return Told(refusal.status, json_codec.MEDIA_TYPE, body, head)
-        return Told(refusal.status, _XML, query_codec.encode_error(refusal, request_id), head)
+            return Response(refusal.status, json_codec.MEDIA_TYPE, body, head)
+        return Response(refusal.status, _XML, query_codec.encode_error(refusal, request_id), head)
 
 
 class SqsApplication(Application):

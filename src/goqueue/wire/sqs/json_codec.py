@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from goqueue.wire.carrier.routing import encode
+from goqueue.wire.carrier.calls import encode
 from goqueue.wire.sqs.errors import MalformedInput, SqsError
 from goqueue.wire.sqs.shapes import Shape
 

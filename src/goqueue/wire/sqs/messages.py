@@ -9,7 +9,7 @@ from hashlib import md5
 from typing import NamedTuple
 from uuid import UUID
 
-from goqueue.broker.gate.named_queues import Lease, Received
+from goqueue.broker.gate.areas.named_queues import Lease, Received
 from goqueue.model.batch import Header
 from goqueue.model.columns import Columns
 from goqueue.model.dead_letters import read_origin

@@ -11,9 +11,8 @@ import pytest
 
 from goqueue.broker.gate.forwarding import HANDOVER_MS_MAX, HANDOVER_RETRY_MS, Forwarder
 from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Area, cluster, operation
-from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.peers import Answer, Answered, PeerKind
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action
 from goqueue.model.errors import (
     CoordinatorLoading,

@@ -94,3 +94,13 @@ def test_each_of_many_is_checked(node: Node) -> None:
     cancelled, refused = node.wait(node.broker.gate.schedules.cancel_many(ALICE, schedule_ids=ids))
     assert cancelled is None
     assert isinstance(refused, AccessDenied)
+
+
+def test_all_gates_of_a_node_have_one_policy(node: Node) -> None:
+    node.broker.gate.policy = OnlyTopics()
+    counted = node.broker.local_gate.schedules.count(
+        ALICE, topic="orders", from_ms=0, until_ms=NEVER_MS
+    )
+    assert isinstance(error_of(counted), AccessDenied)
+    node.broker.local_gate.policy = None
+    assert node.wait(count(node, "orders")) == 0

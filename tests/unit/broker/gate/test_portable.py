@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.gate.portable import Portable
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.broker.gate.forwarding import Portable
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.errors import GoQueueError, UnknownSchedule
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import Session

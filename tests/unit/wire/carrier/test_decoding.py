@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.errors import GoQueueError
-from goqueue.wire.carrier.decoding import BodyDecoder, QueryDecoder
+from goqueue.wire.carrier.calls import BodyDecoder, QueryDecoder
 from goqueue.wire.carrier.problems import InvalidField, MalformedJson
 from goqueue.wire.http.bodies.messages import PublishMany, PublishOne, Read
 

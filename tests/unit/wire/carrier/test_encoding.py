@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from goqueue.wire.carrier.routing import encode
+from goqueue.wire.carrier.calls import encode
 
 SHORT_OF_MEMORY = """
 import resource
 from pathlib import Path
-from goqueue.wire.carrier.routing import encode
+from goqueue.wire.carrier.calls import encode
 
 answer = ["x" * 1000] * 50_000
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

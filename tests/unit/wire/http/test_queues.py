@@ -21,11 +21,11 @@ from goqueue.model import decode_reference, decoding
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
 from goqueue.model.columns import decode_columns
 from goqueue.model.errors import GoQueueError, StorageFailed
-from goqueue.wire.http import received
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Encoding
+from goqueue.wire.http.handlers import receiving
+from goqueue.wire.http.handlers.receiving import all_settled_json, run_json
 from goqueue.wire.http.messages import message_fields
-from goqueue.wire.http.received import all_settled_json, run_json
 from tests.simulation.world import World
 from tests.unit.wire.http.client import Client, request
 
@@ -97,7 +97,7 @@ def test_messages_shown_together_are_what_each_is_alone(
         until_ms=5000,
     )
     run = ReceivedRun(columns, picked, lease, 2)
-    with mock.patch.object(received, "decoder", decoder):
+    with mock.patch.object(receiving, "decoder", decoder):
         shown = b"[%s]" % run_json(b'"orders"', run, encoding)
     alone = []
     for index, place in enumerate(picked, 2):

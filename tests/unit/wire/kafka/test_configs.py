@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.configs import (
+from goqueue.broker.gate.areas.configs import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
     TOPIC_SETTINGS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.wire.kafka.produce_answers import Layout
+from goqueue.wire.kafka.produce_fast_path import Layout
 from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 
 

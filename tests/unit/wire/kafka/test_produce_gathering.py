@@ -17,7 +17,7 @@ from goqueue.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from goqueue.wire.kafka.produce_gathering import (
+from goqueue.wire.kafka.produce_fast_path import (
     FRAME_BYTES_MAX,
     RUN_REQUESTS_MAX,
     TURN_BYTES_MAX,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.wire.kafka import produce_gathering, request_reference
+from goqueue.wire.kafka import produce_fast_path, request_reference
 from goqueue.wire.kafka.request_reference import (
     VERSION_MAX,
     VERSION_MIN,
@@ -29,10 +29,10 @@ from tests.unit.wire.kafka.request_cases import (
 )
 
 READERS: list[Callable[..., Run | None]] = [request_reference.read_run]
-ANSWERERS = [request_reference.answer_run, produce_gathering.answer_run]
-IS_BUILT = produce_gathering.read_run is not request_reference.read_run
+ANSWERERS = [request_reference.answer_run, produce_fast_path.answer_run]
+IS_BUILT = produce_fast_path.read_run is not request_reference.read_run
 if IS_BUILT:
-    READERS.append(produce_gathering.read_run)
+    READERS.append(produce_fast_path.read_run)
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)
 
@@ -199,20 +199,20 @@ def test_the_compiled_one_never_writes_outside_an_answer(wrong: dict[str, Any]) 
         "offsets": bytes(8),
         "first": 0,
     }
-    produce_gathering.answer_run([b""] * 5, *given.values())  # type: ignore[arg-type]
+    produce_fast_path.answer_run([b""] * 5, *given.values())  # type: ignore[arg-type]
     with pytest.raises((ValueError, IndexError)):
-        produce_gathering.answer_run([b""] * 5, *(given | wrong).values())  # type: ignore[arg-type]
+        produce_fast_path.answer_run([b""] * 5, *(given | wrong).values())  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not IS_BUILT, reason="there is no compiled module")
 @pytest.mark.parametrize("start", [-1, 10_000])
 def test_the_compiled_one_never_looks_outside_its_buffer(start: int) -> None:
     with pytest.raises(ValueError, match="outside"):
-        produce_gathering.read_run(memoryview(frame()), start, CLIENT_ID, 1000, 5)
+        produce_fast_path.read_run(memoryview(frame()), start, CLIENT_ID, 1000, 5)
 
 
 @pytest.mark.skipif(not IS_BUILT, reason="there is no compiled module")
 @pytest.mark.parametrize("count_max", [-1, 0, 1 << 20])
 def test_the_compiled_one_has_a_bound(count_max: int) -> None:
     with pytest.raises(ValueError, match="many"):
-        produce_gathering.read_run(memoryview(frame()), 0, CLIENT_ID, 1000, count_max)
+        produce_fast_path.read_run(memoryview(frame()), 0, CLIENT_ID, 1000, count_max)

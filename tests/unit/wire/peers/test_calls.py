@@ -13,10 +13,10 @@ from goqueue.loop.peers import Answer, Answered
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotLeader, RequestTimedOut
 from goqueue.model.names import TopicPartition
+from goqueue.wire.complaints import TOLD_MAX, Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers import calling
 from goqueue.wire.peers.calling import Calling
-from goqueue.wire.peers.complaints import TOLD_MAX, Complaints
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import CALLS_MAX, PeerServer, Serving
 from tests.credentials import SECRET, new_credentials

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.errors import MalformedRequest
+from goqueue.wire.complaints import LINES_MAX, LINES_MS, Complaints
 from goqueue.wire.parts import Part
-from goqueue.wire.peers.complaints import LINES_MAX, LINES_MS, Complaints
 from goqueue.wire.peers.frames import (
     ASKING_ID,
     HANDSHAKE_FRAME_BYTES_MAX,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from goqueue.broker.gate.dead_letters import LETTERS_NAMED_MAX, RATE_PER_S_MAX
+from goqueue.broker.gate.areas.dead_letters import LETTERS_NAMED_MAX, RATE_PER_S_MAX
 from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.http.bodies.messages import Cursor, Damage, Message, Text
 from goqueue.wire.http.fields import (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.broker.gate.queues import LaneStats, PartitionStats, QueueSettings, Totals
+from goqueue.broker.gate.areas.queues import LaneStats, PartitionStats, QueueSettings, Totals
 from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.groups import GroupKind, GroupMember

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.cluster import NodeView, PartitionView
+from goqueue.broker.gate.areas.cluster import NodeView, PartitionView
 from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.fields import INT32_MAX
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.dead_letters import Letter, LetterFilter, Redrive, RedriveOrder
+from goqueue.broker.gate.areas.dead_letters import Letter, LetterFilter, Redrive, RedriveOrder
 from goqueue.model.dead_letters import UNKNOWN
 from goqueue.wire.http.bodies import deadletters as bodies
 from goqueue.wire.http.bodies.messages import Damage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.groups import (
+from goqueue.broker.gate.areas.groups import (
     GroupDescription,
     MemberDescription,
     Partition,
@@ -13,7 +13,7 @@ from goqueue.broker.gate.groups import (
     nest,
 )
 from goqueue.model.errors import InvalidGroupSettings
-from goqueue.wire.carrier.decoding import explain
+from goqueue.wire.carrier.explaining import explain
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies

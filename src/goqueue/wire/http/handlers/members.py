@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.groups import Partitions, flatten
-from goqueue.broker.gate.members import (
+from goqueue.broker.gate.areas.groups import Partitions, flatten
+from goqueue.broker.gate.areas.members import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,

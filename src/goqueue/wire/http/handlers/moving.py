@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from goqueue.broker.gate.reassignments import Move, MoveProgress, PartitionView
+from goqueue.broker.gate.areas.reassignments import Move, MoveProgress, PartitionView
 from goqueue.model.errors import ElectionNotNeeded, GoQueueError
 from goqueue.model.names import TopicPartition
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of

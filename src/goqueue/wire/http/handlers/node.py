@@ -9,8 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from goqueue.wire.carrier.calls import Raw
-from goqueue.wire.carrier.routing import encode
+from goqueue.wire.carrier.calls import Raw, encode
 from goqueue.wire.http import openapi
 from goqueue.wire.http.bodies.node import Alive, Health, Version, Welcome
 

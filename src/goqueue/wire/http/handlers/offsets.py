@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.group_offsets import CommitOffsets, OffsetErrors, OffsetToCommit
-from goqueue.broker.gate.records import At, Position
+from goqueue.broker.gate.areas.group_offsets import CommitOffsets, OffsetErrors, OffsetToCommit
+from goqueue.broker.gate.areas.records import At, Position
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, GroupNotEmpty, UnknownMember
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of

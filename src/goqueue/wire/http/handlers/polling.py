@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.polling import Poll
+from goqueue.broker.gate.areas.polling import Poll
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies.messages import Damage
 from goqueue.wire.http.handlers.groups import group_of, topic_partitions

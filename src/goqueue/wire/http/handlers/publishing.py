@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.gate.records import Published, PublishResult, Scheduled
+from goqueue.broker.gate.areas.records import Published, PublishResult, Scheduled
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError

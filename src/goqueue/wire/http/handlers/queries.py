@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.queries import QueryView
+from goqueue.broker.gate.areas.queries import QueryView
 from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.fields import INT64_MAX
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.records import At, Position, Span
+from goqueue.broker.gate.areas.records import At, Position, Span
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import (
     Damage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.gate.schemas import (
+from goqueue.broker.gate.areas.schemas import (
     ALL_CONTEXTS,
     CONTEXT_DEFAULT,
     LATEST,

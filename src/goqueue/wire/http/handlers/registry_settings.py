@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from goqueue.broker.gate.schemas import Config, ConfigChange, Subject, read_level, read_mode
+from goqueue.broker.gate.areas.schemas import Config, ConfigChange, Subject, read_level, read_mode
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.schedules import NEVER_MS
+from goqueue.broker.gate.areas.schedules import NEVER_MS
 from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.bodies import schedules as bodies
 from goqueue.wire.http.messages import show as show_bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.configs import Change, ChangeKind
-from goqueue.broker.gate.records import At, Position
-from goqueue.broker.gate.topics import BY_DEFAULT, PartitionState, TopicSummary, known_setting
+from goqueue.broker.gate.areas.configs import Change, ChangeKind
+from goqueue.broker.gate.areas.records import At, Position
+from goqueue.broker.gate.areas.topics import BY_DEFAULT, PartitionState, TopicSummary, known_setting
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import topics as bodies
 from goqueue.wire.http.bodies.topics import SettingValue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from goqueue.broker.gate.transactions import (
+from goqueue.broker.gate.areas.transactions import (
     Addressed,
     Listed,
     TransactionState,
@@ -17,7 +17,7 @@ from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import transactions as bodies
 from goqueue.wire.http.handlers.offsets import committed, to_commit
 from goqueue.wire.http.handlers.publishing import published_many
-from goqueue.wire.http.handlers.queues import settled
+from goqueue.wire.http.handlers.receiving import settled
 from goqueue.wire.http.messages import check_header_count, to_record
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.gate.configs import DYNAMIC_DEFAULTS, Change, ChangeKind
+from goqueue.broker.gate.areas.configs import DYNAMIC_DEFAULTS, Change, ChangeKind
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.wire.kafka.config_names import (
     FOLDERS_RATE,

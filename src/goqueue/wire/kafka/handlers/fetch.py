@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.fetching import FetchedBatches, FetchedData
 from goqueue.broker.gate.grants import Wanted
+from goqueue.broker.gate.views import FetchedBatches, FetchedData
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of
@@ -60,7 +60,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
     may_follow = call.version >= _FIRST_VERSION_WITH_RACKS
     wanted = [_want(call, key, place, is_committed_only, may_follow) for key, place in places]
     # A consumer with a replica nearer to it is sent there at once.
-    nearer = _nearer(front, call, places, request.rack_id) if request.rack_id else {}
+    nearer = _nearer(call, places, request.rack_id) if request.rack_id else {}
 
     def done(results: Sequence[FetchedData]) -> None:
         call.connection.cancellations.pop(promise, None)
@@ -72,7 +72,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
         )
         promise.resolve(response)
 
-    waiting = front.gate.fetch(
+    waiting = call.connection.grants.fetch(
         wanted,
         bytes_min=0 if nearer else request.min_bytes,
         bytes_max=min(request.max_bytes, front.limits.fetch_bytes_max),
@@ -129,9 +129,9 @@ def _want(
     )
 
 
-def _nearer(front: FrontEnd, call: Call, places: list[Place], rack: str) -> dict[PartitionRef, int]:
+def _nearer(call: Call, places: list[Place], rack: str) -> dict[PartitionRef, int]:
     """The followers that a consumer of a rack should read from, where there are any."""
-    racks = front.gate.racks(rack)
+    racks = call.connection.grants.racks(rack)
     found: dict[PartitionRef, int] = {}
     if not racks:
         return found

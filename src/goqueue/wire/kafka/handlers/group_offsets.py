@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from goqueue.broker.gate.group_offsets import (
+from goqueue.broker.gate.areas.group_offsets import (
     CommitOffsets,
     CommittedOffset,
     FetchedOffsets,
     OffsetToCommit,
 )
-from goqueue.broker.gate.groups import Partition, nest
+from goqueue.broker.gate.areas.groups import Partition, nest
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup
 from goqueue.wire.kafka.errors import ErrorCode, code_of

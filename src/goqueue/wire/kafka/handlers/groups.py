@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.groups import GroupDescription, GroupState, GroupType, Partition, nest
-from goqueue.broker.gate.members import (
+from goqueue.broker.gate.areas.groups import (
+    GroupDescription,
+    GroupState,
+    GroupType,
+    Partition,
+    nest,
+)
+from goqueue.broker.gate.areas.members import (
     ConsumerHeartbeat,
     Heartbeat,
     Join,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.records import EARLIEST, LATEST, At, Position
+from goqueue.broker.gate.areas.records import EARLIEST, LATEST, At, Position
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of

@@ -21,7 +21,7 @@ from goqueue.wire.kafka.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.cluster import QuorumMember, QuorumState
+    from goqueue.broker.gate.areas.cluster import QuorumMember, QuorumState
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.reassignments import Move
+from goqueue.broker.gate.areas.reassignments import Move
 from goqueue.model.errors import ElectionNotNeeded, GoQueueError, InvalidRequest
 from goqueue.model.names import TopicPartition
 from goqueue.wire.kafka.errors import code_of

@@ -54,7 +54,7 @@ from goqueue.wire.kafka.messages.metadata import (
 from goqueue.wire.kafka.primitives import UUID_ZERO
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.topics import Placement, TopicView
+    from goqueue.broker.gate.areas.topics import Placement, TopicView
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.transactions import TransactionState
+from goqueue.broker.gate.areas.transactions import TransactionState
 from goqueue.model.errors import AccessDenied, GoQueueError
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.wire.kafka.errors import ErrorCode, code_of

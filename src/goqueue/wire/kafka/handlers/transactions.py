@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.transactions import CommitOffsets, OffsetToCommit
+from goqueue.broker.gate.areas.transactions import CommitOffsets, OffsetToCommit
 from goqueue.model.errors import GoQueueError, InternalTopic, StaleMemberEpoch
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.wire.kafka.errors import ErrorCode, transaction_code

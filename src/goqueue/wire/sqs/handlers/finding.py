@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.wire.sqs.errors import MissingParameter, QueueDoesNotExist, ResourceNotFound
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.named_queues import NamedQueue
+    from goqueue.broker.gate.areas.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

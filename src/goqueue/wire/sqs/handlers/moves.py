@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.named_queues import TARGET_GONE
+from goqueue.broker.gate.areas.named_queues import TARGET_GONE
 from goqueue.model.errors import RedriveActive, RedriveEnded, UnknownRedrive
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.errors import (
@@ -18,7 +18,7 @@ from goqueue.wire.sqs.policies import RedrivePolicy
 from goqueue.wire.sqs.task_handles import read_handle, write_handle
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.named_queues import Move
+    from goqueue.broker.gate.areas.named_queues import Move
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.named_queues import NamedQueueSpec
+from goqueue.broker.gate.areas.named_queues import NamedQueueSpec
 from goqueue.model.errors import PurgeInProgress
 from goqueue.wire.sqs import queue_attributes as attributes
 from goqueue.wire.sqs import shapes
@@ -23,7 +23,7 @@ from goqueue.wire.sqs.paging import page_of
 from goqueue.wire.sqs.policies import RedrivePolicy, lets_in
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.named_queues import NamedQueue
+    from goqueue.broker.gate.areas.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from goqueue.broker.gate.named_queues import ReceiveAttempt
+from goqueue.broker.gate.areas.named_queues import ReceiveAttempt
 from goqueue.model.errors import GoQueueError, InvalidReceipt, LeaseTooLong, StaleReceipt
 from goqueue.wire.sqs import shapes
 from goqueue.wire.sqs.batches import check_entries, failed
@@ -22,7 +22,7 @@ from goqueue.wire.sqs.messages import SYSTEM_ATTRIBUTES, Reader
 from goqueue.wire.sqs.queue_attributes import SECOND_MS, visibility_ms
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.named_queues import NamedQueue, Outcomes
+    from goqueue.broker.gate.areas.named_queues import NamedQueue, Outcomes
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

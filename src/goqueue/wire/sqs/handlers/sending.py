@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.gate.named_queues import Posted, Posting, Scope
+from goqueue.broker.gate.areas.named_queues import Posted, Posting, Scope
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.sqs import digests, shapes
@@ -24,7 +24,7 @@ from goqueue.wire.sqs.queue_attributes import SECOND_MS
 from goqueue.wire.sqs.shapes import Outgoing
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.named_queues import NamedQueue
+    from goqueue.broker.gate.areas.named_queues import NamedQueue
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.sqs.dialect import Asked
     from goqueue.wire.sqs.front_end import SqsFrontEnd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.transactions import (
+from goqueue.broker.gate.areas.transactions import (
     Addressed,
     CommitOffsets,
     OffsetToCommit,
@@ -16,7 +16,7 @@ from goqueue.model.access import Action, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.errors import AccessDenied, GoQueueError, UnknownTopic, UnknownTransaction
 from goqueue.model.names import TopicPartition
-from tests.unit.broker.gate.rules import ALICE, Only, access
+from tests.unit.broker.gate.areas.rules import ALICE, Only, access
 from tests.unit.broker.node import Node
 
 TILL = access(Action.WRITE, ResourceKind.TRANSACTIONAL_ID, "till")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from goqueue.broker.gate.group_owners import coordinator_of_call
-from goqueue.broker.gate.members import with_member_id
+from goqueue.broker.gate.areas.members import with_member_id
+from goqueue.broker.gate.forwarding import coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation
 from goqueue.broker.streams.polling import (
     Poll,
@@ -13,7 +13,7 @@ from goqueue.broker.streams.polling import (
     UnreadableRange,
 )
 from goqueue.groups import ConsumerHeartbeat, ConsumerHeartbeatResult
-from goqueue.loop.cancellation import Cancellation
+from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.session import Session
 
@@ -62,5 +62,5 @@ class PollingArea(Area):
             call,
             wait_ms=wait_ms,
             cancellation=cancellation,
-            check_topic=None if self._gate.policy is None else check_topic,
+            check_topic=None if self._authoriser.policy is None else check_topic,
         )

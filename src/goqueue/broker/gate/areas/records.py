@@ -22,8 +22,7 @@ from goqueue.broker.reading.positions import (
 )
 from goqueue.broker.reading.records import Page, Place, Reading
 from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise, promised
+from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, InternalTopic, RecordsKept, UnknownMessage

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from goqueue.broker.gate.areas.reassignments import MoveProgress, PartitionView, ReplicaProgress
 from goqueue.broker.gate.operation import OPERATIONS
-from goqueue.broker.gate.reassignments import MoveProgress, PartitionView, ReplicaProgress
 
 
 def view(*in_sync: int) -> PartitionView:

@@ -1,4 +1,4 @@
-"""Received and settled messages as JSON, encoded a run at a time.
+"""Queue groups: receive and settle messages, which are encoded as JSON a run at a time.
 
 Receiving is the most frequent operation and its responses are long, so no object is made per
 message: the fields that the messages of a run share are encoded once, and the others are copied
@@ -10,21 +10,109 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.queues import LANE_NAMES
+from goqueue.broker.gate.areas.queues import LANE_NAMES, Outcomes
+from goqueue.loop.promise import Promise
 from goqueue.model.columns import at_places
 from goqueue.model.decoding import decoder
-from goqueue.wire.carrier.routing import encode
+from goqueue.wire.carrier.calls import Raw, encode
+from goqueue.wire.carrier.problems import problem_of
+from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Encoding
+from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.messages import show, show_headers
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.queues import Lease, Received, ReceivedRun
+    from goqueue.broker.gate.areas.queues import Lease, Received, ReceivedRun
     from goqueue.model.decode_reference import JsonColumn
+    from goqueue.wire.carrier.calls import Call
+    from goqueue.wire.http.front_end import FrontEnd
 
+_JSON = b"application/json"
 _LANES = [encode(name) for name in LANE_NAMES]
 _NO_CONTENTS = (
     b',"key":null,"key_encoding":"utf8","value":null,"value_encoding":"utf8","headers":[]'
 )
+
+
+async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
+    group, consumer = group_of(call), body.consumer or call.client_host
+    acks = b""
+    if not body.acks:
+        received = await front.gate.queues.receive(
+            call.session,
+            group=group,
+            topic=body.topic,
+            consumer=consumer,
+            messages_max=body.max_messages,
+            wait_ms=body.wait_ms,
+            visibility_ms=body.visibility_ms,
+            cancellation=call.cancellation,
+        )
+    else:
+        outcomes, received = await front.gate.queues.ack_and_receive(
+            call.session,
+            group=group,
+            topic=body.topic,
+            receipts=body.acks,
+            consumer=consumer,
+            messages_max=body.max_messages,
+            wait_ms=body.wait_ms,
+            visibility_ms=body.visibility_ms,
+            cancellation=call.cancellation,
+        )
+        acks = b'"acks":%s,' % _acks_json(body.acks, outcomes)
+    messages = received_json(received, body.encoding) if body.bodies else places_json(received)
+    return Raw(b'{%s"messages":%s}' % (acks, messages), _JSON)
+
+
+async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled | Raw:
+    outcomes = front.gate.queues.ack(call.session, group=group_of(call), receipts=body.receipts)
+    return await settled(body.receipts, outcomes)
+
+
+async def nack(front: FrontEnd, call: Call, body: bodies.Nack) -> bodies.Settled | Raw:
+    outcomes = front.gate.queues.nack(
+        call.session, group=group_of(call), receipts=body.receipts, delay_ms=body.delay_ms
+    )
+    return await settled(body.receipts, outcomes)
+
+
+async def reject(front: FrontEnd, call: Call, body: bodies.Reject) -> bodies.Settled | Raw:
+    outcomes = front.gate.queues.reject(
+        call.session, group=group_of(call), receipts=body.receipts, reason=body.reason
+    )
+    return await settled(body.receipts, outcomes)
+
+
+async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Settled | Raw:
+    outcomes = front.gate.queues.extend(
+        call.session, group=group_of(call), receipts=body.receipts, visibility_ms=body.visibility_ms
+    )
+    return await settled(body.receipts, outcomes)
+
+
+async def settled(receipts: list[str], outcomes: Promise[Outcomes]) -> bodies.Settled | Raw:
+    errors = await outcomes
+    if not any(errors):
+        return Raw(all_settled_json(receipts), _JSON)
+    return _settled(receipts, errors)
+
+
+def _acks_json(receipts: list[str], errors: Outcomes) -> bytes:
+    return encode(_settled(receipts, errors)) if any(errors) else all_settled_json(receipts)
+
+
+def _settled(receipts: list[str], errors: Outcomes) -> bodies.Settled:
+    results = [bodies.ReceiptResult(receipt) for receipt in receipts]
+    failed = 0
+    for result, error in zip(results, errors, strict=True):
+        if error is not None:
+            result.problem = problem_of(error)
+            failed += 1
+    return bodies.Settled(results=results, failed=failed)
+
+
+# Received messages
 
 
 def received_json(received: Received, encoding: Encoding) -> bytes:

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.broker.gate.coordinators import Coordinators, find_coordinators
-from goqueue.broker.gate.group_owners import coordinator_of_call
+from goqueue.broker.gate.areas.transaction_answers import (
+    NO_TRANSACTION,
+    Begun,
+    Joined,
+    Listed,
+    ProducerView,
+    PublishResults,
+    ShownTransaction,
+    TransactionPage,
+)
+from goqueue.broker.gate.forwarding import Coordinators, coordinator_of_call, find_coordinators
 from goqueue.broker.gate.operation import (
     Area,
     Arguments,
@@ -24,16 +33,6 @@ from goqueue.broker.gate.operation import (
     query,
     topic,
     transactional_id,
-)
-from goqueue.broker.gate.transaction_answers import (
-    NO_TRANSACTION,
-    Begun,
-    Joined,
-    Listed,
-    ProducerView,
-    PublishResults,
-    ShownTransaction,
-    TransactionPage,
 )
 from goqueue.broker.queues.settling import Outcomes
 from goqueue.broker.transactions.ids import Transaction, transactional_id_in

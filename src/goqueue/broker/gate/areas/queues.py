@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-from goqueue.broker.gate.group_owners import owner_of_group
+from goqueue.broker.gate.forwarding import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
 from goqueue.broker.queues.received import Received, ReceivedRun
@@ -19,8 +19,7 @@ from goqueue.delivery import (
     QueueStats,
     Totals,
 )
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise, promised
+from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.access import Action
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session

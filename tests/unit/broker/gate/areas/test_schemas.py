@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.schemas import (
+from goqueue.broker.gate.areas.schemas import (
     LATEST,
     ConfigChange,
     Request,
@@ -16,7 +16,7 @@ from goqueue.broker.gate.schemas import (
 from goqueue.model.access import CLUSTER, Access, Action, ResourceKind
 from goqueue.model.errors import AccessDenied
 from goqueue.schemas.scopes import Level
-from tests.unit.broker.gate.rules import ALICE, Only, access
+from tests.unit.broker.gate.areas.rules import ALICE, Only, access
 from tests.unit.broker.node import Node
 from tests.unit.schemas.desk import record
 

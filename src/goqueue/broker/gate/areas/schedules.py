@@ -79,7 +79,7 @@ class SchedulesArea(Area):
     @operation(Action.WRITE, named_by_owner)
     async def cancel_many(self, session: Session, *, schedule_ids: Sequence[str]) -> Outcomes:
         """Cancel messages; return an error for each that cannot be cancelled."""
-        if self._gate.policy is None:
+        if self._authoriser.policy is None:
             return await self._broker.schedules.cancel_many(schedule_ids)
         # Only the owner of a message has its topic, and can check access to it.
         calls = [self.cancel(session, schedule_id=one) for one in schedule_ids]
@@ -93,6 +93,6 @@ class SchedulesArea(Area):
         return outcomes
 
     def _check_write(self, session: Session, schedule_id: str) -> None:
-        if self._gate.policy is not None:
+        if self._authoriser.policy is not None:
             topic = self._broker.schedules.get(schedule_id).topic
             self._check(session, Action.WRITE, Resource(ResourceKind.TOPIC, topic))

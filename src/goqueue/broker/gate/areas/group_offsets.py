@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from goqueue.broker.gate.group_owners import coordinator, coordinator_of_call
+from goqueue.broker.gate.forwarding import coordinator, coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation, topic
 from goqueue.broker.reading.positions import Position
 from goqueue.broker.streams.progress import FetchedOffsets, ResetOffset
@@ -112,7 +112,7 @@ class GroupOffsetsArea(Area):
         self, session: Session, action: Action, topics: Sequence[str] | Mapping[str, object]
     ) -> dict[str, GoQueueError]:
         """Return an error for each of these topics to which the session is denied access."""
-        if self._gate.policy is None:
+        if self._authoriser.policy is None:
             return {}
         resources = {name: Resource(ResourceKind.TOPIC, name) for name in topics}
         return {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.gate.records import EARLIEST, LATEST, At, Position, Published, Span
-from goqueue.loop.cancellation import Cancellation
+from goqueue.broker.gate.areas.records import EARLIEST, LATEST, At, Position, Published, Span
+from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Action
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
@@ -16,7 +16,7 @@ from goqueue.model.errors import (
     UnknownMessage,
     UnknownPartition,
 )
-from tests.unit.broker.gate.policies import ALICE, Only, topic
+from tests.unit.broker.gate.areas.policies import ALICE, Only, topic
 from tests.unit.broker.node import Node
 
 OFFSET_2 = Position(At.OFFSET, 2)

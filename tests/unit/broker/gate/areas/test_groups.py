@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.gate.group_offsets import CommitOffsets, OffsetToCommit
-from goqueue.broker.gate.groups import ListedGroup, QueueSettings
-from goqueue.broker.gate.members import JOIN_EPOCH, ConsumerHeartbeat
+from goqueue.broker.gate.areas.group_offsets import CommitOffsets, OffsetToCommit
+from goqueue.broker.gate.areas.groups import ListedGroup, QueueSettings
+from goqueue.broker.gate.areas.members import JOIN_EPOCH, ConsumerHeartbeat
+from goqueue.broker.gate.areas.polling import Poll
+from goqueue.broker.gate.areas.records import EARLIEST
 from goqueue.broker.gate.operation import OPERATIONS
-from goqueue.broker.gate.polling import Poll
-from goqueue.broker.gate.records import EARLIEST
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import (
     AccessDenied,

@@ -7,8 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from goqueue.broker.gate.coordinators import Coordinators, find_coordinators
-from goqueue.broker.gate.group_owners import coordinator, owner_of_group
+from goqueue.broker.gate.forwarding import (
+    Coordinators,
+    coordinator,
+    find_coordinators,
+    owner_of_group,
+)
 from goqueue.broker.gate.operation import (
     OPERATIONS,
     Area,
@@ -245,7 +249,7 @@ class GroupsArea(Area):
             return made
         describe = OPERATIONS["groups.describe"]
         try:
-            found = await self._gate.answer(session, describe, self, {"group": group})
+            found = await self._dispatcher.answer(session, describe, self, {"group": group})
         except UnknownGroup:
             return made._replace(topics=[])  # The owner does not have its metadata yet.
         return made._replace(topics=found.topics)

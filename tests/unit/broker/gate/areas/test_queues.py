@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.broker.gate.named_queues import NamedQueueSpec, Posted, Posting, Sent
-from goqueue.broker.gate.portable import Portable
-from goqueue.broker.gate.queues import Received, TopicLanes
-from goqueue.broker.gate.queues import _merge_lanes as merge_lanes
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.broker.gate.areas.named_queues import NamedQueueSpec, Posted, Posting, Sent
+from goqueue.broker.gate.areas.queues import Received, TopicLanes
+from goqueue.broker.gate.areas.queues import _merge_lanes as merge_lanes
+from goqueue.broker.gate.forwarding import Portable
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.errors import AccessDenied, GoQueueError, StorageFull
 from goqueue.model.session import Session
-from goqueue.wire.http.received import places_json, received_json
+from goqueue.wire.http.handlers.receiving import places_json, received_json
 from tests.unit.broker.node import Node
 
 ALICE = Session("test", principal="User:alice")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from goqueue.broker.gate.areas.queues import Lease, Outcomes, Received
 from goqueue.broker.gate.operation import Area, Arguments, named_by_owner, operation, query
-from goqueue.broker.gate.queues import Lease, Outcomes, Received
 from goqueue.broker.named_queues.counting import Counts
 from goqueue.broker.named_queues.moves import TARGET_GONE, Move
 from goqueue.broker.named_queues.named_queues import (
@@ -18,8 +18,7 @@ from goqueue.broker.named_queues.named_queues import (
 )
 from goqueue.broker.named_queues.receiving import ReceiveAttempt
 from goqueue.broker.named_queues.sending import PostResult, Scope
-from goqueue.loop.cancellation import Cancellation
-from goqueue.loop.promise import Promise
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import GoQueueError, UnknownQueue
 from goqueue.model.session import Session

@@ -1,74 +1,19 @@
-"""Decodes bodies and queries into structs, with an explanation of what is invalid."""
+"""Explains what is invalid in a body or a query."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import parse_qsl
 
-import msgspec
 from msgspec import inspect
 
 from goqueue.wire.carrier.bodies import Body
-from goqueue.wire.carrier.problems import InvalidField, MalformedJson
+from goqueue.wire.carrier.problems import InvalidField
 
-QUERY_FIELDS_MAX = 100
 _NOT_A_CHOICE = "Invalid enum value"
 _AT = re.compile(r"(.*) - at `(.*)`", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[[0-9.]*\]")
-
-
-class BodyDecoder:
-    """Decodes the JSON body of one operation; an empty body is an empty object."""
-
-    def __init__(self, kind: type[Body]) -> None:
-        self.kind = kind
-        self._decode = msgspec.json.Decoder(kind).decode
-
-    def __call__(self, data: bytes) -> Any:
-        try:
-            return self._decode(data or b"{}")
-        except msgspec.ValidationError as error:
-            raise explain(str(error), self.kind) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedJson(f"The body is not JSON: {error}.") from None
-        except RecursionError:
-            raise MalformedJson("The body is nested too deeply.") from None
-
-
-class QueryDecoder:
-    """Decodes the query string of one operation; every field may be given once."""
-
-    def __init__(self, kind: type[Body]) -> None:
-        self.kind = kind
-        self._is_empty = not kind.__struct_fields__
-
-    def __call__(self, data: bytes) -> Any:
-        if not data:
-            return self._convert({})
-        try:
-            pairs = parse_qsl(
-                data.decode("ascii"),
-                keep_blank_values=True,
-                strict_parsing=False,
-                errors="strict",
-                max_num_fields=QUERY_FIELDS_MAX,
-            )
-        except ValueError as error:
-            raise InvalidField(f"The query cannot be read: {error}.") from None
-        given: dict[str, str] = {}
-        for name, text in pairs:
-            if name in given:
-                raise InvalidField(f"{name[:100]!r} is given twice in the query.", field=name[:100])
-            given[name] = text
-        return self._convert(given)
-
-    def _convert(self, given: dict[str, str]) -> Any:
-        try:
-            return msgspec.convert(given, self.kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise explain(str(error), self.kind) from None
 
 
 def explain(problem: str, kind: type[Body]) -> InvalidField:

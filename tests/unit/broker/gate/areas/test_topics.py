@@ -15,7 +15,7 @@ from goqueue.model.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from tests.unit.broker.gate.policies import ALICE, Only, topic
+from tests.unit.broker.gate.areas.policies import ALICE, Only, topic
 from tests.unit.broker.node import Node
 
 

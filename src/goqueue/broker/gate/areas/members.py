@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.broker.gate.group_owners import coordinator_of_call
+from goqueue.broker.gate.forwarding import coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation
 from goqueue.groups import (
     JOIN_EPOCH,

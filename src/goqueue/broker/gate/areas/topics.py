@@ -95,7 +95,7 @@ class TopicsArea(Area):
     @query(Action.DESCRIBE, named_by_owner)
     def all(self, session: Session) -> list[TopicView]:
         """Return all topics that the session may describe."""
-        if self._gate.policy is None:
+        if self._authoriser.policy is None:
             return [*self._broker.topics]
         return [one for one in self._broker.topics if self._may_describe(session, one.name)]
 

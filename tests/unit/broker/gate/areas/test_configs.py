@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from goqueue.broker.gate.configs import HEARTBEAT_MS, SESSION_MS, Change, ChangeKind
+from goqueue.broker.gate.areas.configs import HEARTBEAT_MS, SESSION_MS, Change, ChangeKind
 from goqueue.model.errors import InternalTopic, InvalidRequest, InvalidTopicSetting
-from tests.unit.broker.gate.policies import ALICE
+from tests.unit.broker.gate.areas.policies import ALICE
 from tests.unit.broker.node import Node
 
 RATE = "feeding_bytes_per_second"
