@@ -715,7 +715,7 @@ class Broker:
         policy = found.settings.log
         if policy.is_compacting and not policy.is_deleting:
             raise RecordsKept(topic)
-        start = found.partition(number).delete_before(before_offset)
+        start = found.partition(number).retention.delete_before(before_offset)
         if self.cluster is not None:
             wanted = start if before_offset < 0 else min(start, before_offset)
             return self.cluster.replicas.when_deleted(

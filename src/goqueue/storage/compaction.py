@@ -44,12 +44,12 @@ from goqueue.model.batch import (
 from goqueue.model.compression import Buffer, compress
 from goqueue.model.errors import CorruptBatch, UnpacksTooLarge
 from goqueue.storage.aborted import find_aborted
+from goqueue.storage.damage import RELATIVE_OFFSET_MAX, Located, Place
 from goqueue.storage.disk import Disk
+from goqueue.storage.index import NOT_KNOWN, AbortedSpans, AbortedTransaction
 from goqueue.storage.log import Log
-from goqueue.storage.scanning import RELATIVE_OFFSET_MAX, Located, Place
-from goqueue.storage.segment import LOG_SUFFIX, Segment, segment_name
+from goqueue.storage.segment import LOG_SUFFIX, Segment, SegmentState, segment_name
 from goqueue.storage.swap import CLEANED_SUFFIX, begin_swap, finish_swap
-from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction
 
 MAP_BYTES_MAX = 64 << 20
 STEP_BYTES = 1 << 20
@@ -310,7 +310,7 @@ class Compaction:
                     writer.add(located.header, kept)
                     aborted = self._aborted_at.get(located.header.base_offset)
                     if aborted is not None and kept is not None:
-                        cleaned.note_aborted(aborted)
+                        cleaned.indexes.add_aborted(aborted)
                     worked += located.header.size
                     if worked >= self._step_bytes:
                         worked = 0
@@ -326,7 +326,7 @@ class Compaction:
             return
         cleaned.file.sync()
         cleaned.seal()
-        for file in cleaned.take_index_files():
+        for file in cleaned.indexes.files:
             file.sync()
         self._replacement = Replacement(group, cleaned)
         yield False
@@ -403,16 +403,16 @@ class Compaction:
     def _view(self, source: Source) -> Segment:
         """Return a view of the segment with its own file: the log's belongs to the event loop."""
         segment = source.segment
-        return Segment(
-            self._disk,
-            self._plan.folder,
+        state = SegmentState(
             segment.base_offset,
-            self._disk.open(segment.file.path),
-            size=source.size,
-            end_offset=source.end_offset,
-            created_ms=segment.created_ms,
-            aborted_count=segment.aborted_count,
+            source.size,
+            source.end_offset,
+            NOT_KNOWN,
+            segment.created_ms,
+            segment.indexes.aborted_count,
         )
+        file = self._disk.open(segment.file.path)
+        return Segment(self._disk, self._plan.folder, file, state)
 
     def _drop_open(self) -> None:
         if self._open is not None:
@@ -533,15 +533,7 @@ def _known_as(key: bytes) -> bytes:
 
 
 def _reopened(disk: Disk, folder: str, cleaned: Segment, *, created_ms: int) -> Segment:
-    return Segment(
-        disk,
-        folder,
-        cleaned.base_offset,
-        disk.open(f"{folder}/{segment_name(cleaned.base_offset)}{LOG_SUFFIX}"),
-        size=cleaned.size,
-        end_offset=cleaned.end_offset,
-        created_ms=created_ms,
-        max_timestamp=cleaned.max_timestamp,
-        aborted_count=cleaned.aborted_count,
-        is_sealed=True,
-    )
+    file = disk.open(f"{folder}/{segment_name(cleaned.base_offset)}{LOG_SUFFIX}")
+    state = cleaned.state()
+    state.created_ms = created_ms
+    return Segment(disk, folder, file, state, is_sealed=True)

@@ -19,10 +19,10 @@ from itertools import pairwise
 
 from goqueue.model.batch import HEADER_BYTES, read_header
 from goqueue.model.errors import CorruptBatch
+from goqueue.storage.damage import Place
 from goqueue.storage.disk import Disk
-from goqueue.storage.index import DamagedIndex
-from goqueue.storage.scanning import Place
-from goqueue.storage.segment import LOG_SUFFIX, Segment
+from goqueue.storage.index import NOT_KNOWN, DamagedIndex
+from goqueue.storage.segment import LOG_SUFFIX, Segment, SegmentState
 from goqueue.storage.swap import drop_leftovers, finish_swap
 
 _LOG_NAME = re.compile(r"\d{20}\.log")
@@ -53,7 +53,7 @@ def recover_segments(
     first_open = _accept_sealed(segments, reports)
     # A crash during a truncation leaves a sealed segment at the end. It will grow, and its old seal
     # must not be found again after that.
-    segments[-1].index.unseal()
+    segments[-1].indexes.offsets.unseal()
     for number in range(first_open, len(segments)):
         segment = segments[number]
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
@@ -77,9 +77,8 @@ def _open_segments(disk: Disk, folder: str, *, now_ms: int) -> list[Segment]:
     for name in names:
         base = int(name[: -len(LOG_SUFFIX)])
         file = disk.open(f"{folder}/{name}")
-        size = file.size()
-        segment = Segment(disk, folder, base, file, size=size, end_offset=base, created_ms=now_ms)
-        segments.append(segment)
+        state = SegmentState(base, file.size(), base, NOT_KNOWN, now_ms, NOT_KNOWN)
+        segments.append(Segment(disk, folder, file, state))
     return segments
 
 
@@ -92,7 +91,7 @@ def _accept_sealed(segments: list[Segment], reports: list[str]) -> int:
     for segment, following in pairwise(segments[: first_open + 1]):
         if not segment.is_sealed:
             # The seal was lost, but not the log: it was synced before the sealed one after it.
-            segment.drop_indexes()
+            segment.indexes.drop()
             segment.is_sealed = True
             segment.end_offset = following.base_offset
         if segment.end_offset != following.base_offset:
@@ -142,11 +141,12 @@ def _recover_tail(
 
 def _last_indexed(segment: Segment) -> tuple[int, Place]:
     """Return the last indexed place with an intact batch, and the number of entries before it."""
-    for number in range(min(len(segment.index), len(segment.times)) - 1, -1, -1):
+    offsets, times = segment.indexes.offsets, segment.indexes.times
+    for number in range(min(len(offsets), len(times)) - 1, -1, -1):
         try:
-            relative, position = segment.index[number]
+            relative, position = offsets[number]
             if number:
-                segment.index[number - 1], segment.times[number - 1]
+                offsets[number - 1], times[number - 1]
         except DamagedIndex:
             continue
         place = Place(position, segment.base_offset + relative)
