@@ -220,8 +220,7 @@ class Partition:
             if earlier is not None:
                 timestamp_ms = earlier.timestamp_ms if settings.is_append_time else -1
                 return Appended(earlier.base_offset, earlier.last_offset, timestamp_ms)
-            if header.attributes & TRANSACTIONAL or self.transactions.first_unstable is not None:
-                self.check_transaction(header)
+            self.check_transaction(header)
         if settings.compression is not None and header.codec != settings.compression:
             batch = memoryview(recompress(batch, header, settings.compression))
         is_append_time = settings.is_append_time
@@ -229,11 +228,12 @@ class Partition:
 
     def check_transaction(self, header: BatchHeader) -> None:
         """Refuse a batch that does not fit the transactions open in this partition."""
+        transactions, producer_id = self.transactions, header.producer_id
         if header.attributes & TRANSACTIONAL:
-            self.transactions.check_room(header.producer_id)
-        elif self.transactions.get(header.producer_id) is not None:
+            transactions.check_room(producer_id)
+        elif transactions.first_unstable is not None and transactions.get(producer_id) is not None:
             raise InvalidTransactionState(
-                f"Producer {header.producer_id} has a transaction open in {self.name}; end it "
+                f"Producer {producer_id} has a transaction open in {self.name}; end it "
                 "before writing outside of it."
             )
 

@@ -346,7 +346,8 @@ class Log:
         if until_offset < end.offset:
             end = segment.place_of(until_offset)
         if end.position - start > bytes_max:
-            end = min(end, segment.cut_place(start + bytes_max, after=first.place))
+            after = Place(start, header.base_offset)
+            end = min(end, segment.cut_place(start + bytes_max, after=after))
         if end.position < start + header.size:
             end = Place(start + header.size, header.next_offset)
         segment.remember(end)
