@@ -51,7 +51,7 @@ def seal_aborted(log: Log) -> None:
     """Write the restored entries of sealed segments."""
     for segment in log.segments:
         if segment.indexes.aborted.pending:
-            segment.seal_aborted()
+            _seal(segment)
 
 
 def read_marker(segment: Segment, located: Located) -> Marker | None:
@@ -74,7 +74,7 @@ def _known(
     except DamagedIndex:
         pass
     indexes.replace_aborted(_learn(log, segment))
-    segment.seal_aborted()
+    _seal(segment)
     return list(indexes.aborted.overlapping(first_offset, until_offset))
 
 
@@ -90,7 +90,16 @@ def _keep_before(log: Log, segment: Segment, offset: int, count: int) -> None:
         pass
     learnt = _learn(log, segment)
     indexes.replace_aborted(one for one in learnt if one.last_offset < offset)
-    segment.seal_aborted()
+    _seal(segment)
+
+
+def _seal(segment: Segment) -> None:
+    """Write the index of aborted transactions if the segment is sealed."""
+    if segment.is_sealed:
+        try:
+            segment.indexes.aborted.seal(segment.end_offset)
+        except OSError:
+            pass  # No space for it. It stays in memory, and can be rebuilt from the log.
 
 
 def _learn(log: Log, segment: Segment) -> list[AbortedTransaction]:

@@ -33,6 +33,7 @@ from goqueue.model.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_PRODUCER,
+    NO_TIMESTAMP,
     BatchHeader,
     RawRecord,
     build_batch,
@@ -44,7 +45,7 @@ from goqueue.model.batch import (
 from goqueue.model.compression import Buffer, compress
 from goqueue.model.errors import CorruptBatch, UnpacksTooLarge
 from goqueue.storage.aborted import find_aborted
-from goqueue.storage.damage import RELATIVE_OFFSET_MAX, Located, Place
+from goqueue.storage.damage import RELATIVE_OFFSET_MAX, Located, Place, header_at
 from goqueue.storage.disk import Disk
 from goqueue.storage.index import NOT_KNOWN, AbortedSpans, AbortedTransaction
 from goqueue.storage.log import Log
@@ -93,7 +94,7 @@ def plan_compaction(
     dirty_bytes = sum(segment.size for segment in dirty)
     ready_bytes = sum(segment.size for segment in ready)
     is_dirty = dirty_bytes >= settings.dirty_ratio_min * ready_bytes
-    is_late = now_ms - dirty[0].first_timestamp > settings.compaction_lag_ms_max
+    is_late = now_ms - _first_timestamp(dirty[0]) > settings.compaction_lag_ms_max
     if not (is_dirty or is_late or is_forced):
         return None
     return CompactionPlan(
@@ -106,6 +107,14 @@ def plan_compaction(
         index_interval_bytes=settings.index_interval_bytes,
         aborted=find_aborted(log, ready[0].base_offset, ready[-1].end_offset),
     )
+
+
+def _first_timestamp(segment: Segment) -> int:
+    """Return the timestamp of the first batch, or -1 if it cannot be read."""
+    header = header_at(segment, 0)
+    if header is None or header.base_offset != segment.base_offset:
+        return NO_TIMESTAMP
+    return header.max_timestamp if segment.is_possible(header, 0) else NO_TIMESTAMP
 
 
 def _ready_segments(log: Log, *, now_ms: int, until_offset: int) -> list[Segment]:

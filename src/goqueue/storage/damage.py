@@ -51,7 +51,7 @@ def find_resume(segment: Segment, damaged: Place) -> Place | None:
     A record may itself contain bytes of batches. So the end that the damaged batch claims is tried
     first, and in the search a batch with a valid successor is preferred.
     """
-    header = _header_at(segment, damaged.position)
+    header = header_at(segment, damaged.position)
     if header is not None:
         at_end = _intact_at(segment, damaged.position + header.size, damaged.offset)
         if at_end is not None:
@@ -83,7 +83,7 @@ def _search_intact(segment: Segment, damaged: Place) -> Iterator[Located]:
 
 
 def _intact_at(segment: Segment, position: int, after_offset: int) -> Located | None:
-    header = _header_at(segment, position)
+    header = header_at(segment, position)
     if header is None or not _can_follow(segment, header, position, after_offset):
         return None
     data = segment.file.read(position, header.size)
@@ -99,6 +99,7 @@ def _can_follow(segment: Segment, header: BatchHeader, position: int, after_offs
     )
 
 
-def _header_at(segment: Segment, position: int) -> BatchHeader | None:
+def header_at(segment: Segment, position: int) -> BatchHeader | None:
+    """Return what would be the header of a batch at a position; None after the end."""
     data = segment.file.read(position, HEADER_BYTES) if position < segment.size else b""
     return read_header(data) if len(data) == HEADER_BYTES else None

@@ -17,9 +17,8 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
-from goqueue.model.batch import HEADER_BYTES, read_header
 from goqueue.model.errors import CorruptBatch
-from goqueue.storage.damage import Place
+from goqueue.storage.damage import Located, Place, header_at
 from goqueue.storage.disk import Disk
 from goqueue.storage.index import NOT_KNOWN, DamagedIndex
 from goqueue.storage.segment import LOG_SUFFIX, Segment, SegmentState
@@ -150,9 +149,18 @@ def _last_indexed(segment: Segment) -> tuple[int, Place]:
         except DamagedIndex:
             continue
         place = Place(position, segment.base_offset + relative)
-        if segment.is_batch_at(place):
+        if _is_batch_at(segment, place):
             return number, place
     return 0, Place(0, segment.base_offset)
+
+
+def _is_batch_at(segment: Segment, place: Place) -> bool:
+    """Return whether there is an intact batch at a place."""
+    header = header_at(segment, place.position)
+    if header is None or header.base_offset != place.offset:
+        return False
+    is_possible = segment.is_possible(header, place.position)
+    return is_possible and segment.read_batch(Located(place.position, header)) is not None
 
 
 def _is_unwritten(segment: Segment, position: int) -> bool:
@@ -162,10 +170,9 @@ def _is_unwritten(segment: Segment, position: int) -> bool:
 
 def _was_last_batch(segment: Segment, damaged: Place, next_base: int) -> bool:
     """Return whether the damaged end of a segment was a whole batch, since the next one fits it."""
-    data = segment.file.read(damaged.position, HEADER_BYTES)
-    if len(data) < HEADER_BYTES or _is_unwritten(segment, damaged.position):
+    header = header_at(segment, damaged.position)
+    if header is None or _is_unwritten(segment, damaged.position):
         return False
-    header = read_header(data)
     return (
         damaged.position + header.size == segment.size
         or damaged.offset + header.last_offset_delta + 1 == next_base

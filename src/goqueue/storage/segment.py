@@ -213,14 +213,6 @@ class Segment:
         self.is_sealed = True
         return True
 
-    def seal_aborted(self) -> None:
-        """Write the index of aborted transactions if the segment is sealed."""
-        if self.is_sealed:
-            try:
-                self.indexes.aborted.seal(self.end_offset)
-            except OSError:
-                pass  # No space for it. It stays in memory, and can be rebuilt from the log.
-
     def truncate(self, place: Place) -> None:
         """Drop everything from a place on; the segment may grow again."""
         if self.is_sealed:
@@ -353,12 +345,6 @@ class Segment:
         (offset,) = _OFFSET.unpack(self.file.read(position, _OFFSET.size))
         return int(offset)
 
-    def is_batch_at(self, place: Place) -> bool:
-        """Return whether there is an intact batch at a place."""
-        data = self.file.read(place.position, HEADER_BYTES)
-        header = self._plausible(data, 0, *place)
-        return header is not None and self._is_intact(header, b"", place.position, 0)
-
     def _batch_at(self, position: int, offset: int) -> Located | None:
         """Return the batch that starts at a position, accepted as in a scan; None otherwise."""
         data = self.file.read(position, min(_WINDOW_BYTES_MIN, self.size - position))
@@ -483,13 +469,6 @@ class Segment:
             self._find_newest()
         return self.indexes.max_timestamp
 
-    @property
-    def first_timestamp(self) -> int:
-        """Return the timestamp of the first batch, or -1."""
-        data = self.file.read(0, HEADER_BYTES)
-        header = self._plausible(data, 0, 0, self.base_offset)
-        return NO_TIMESTAMP if header is None else header.max_timestamp
-
     def offset_before(self, timestamp: int) -> int:
         """Return an offset not after the first record that is at least as new as `timestamp`."""
         self._ensure_indexes()
@@ -511,7 +490,7 @@ class Segment:
 
     # Indexes
 
-    def rebuild_indexes(self) -> None:
+    def _rebuild_indexes(self) -> None:
         """Rebuild the indexes by offset and by time from the log, skipping damage."""
         indexes, end_offset = self.indexes, self.end_offset
         indexes.drop()
@@ -526,12 +505,12 @@ class Segment:
 
     def _ensure_indexes(self) -> None:
         if self.size and not self.indexes.is_usable:
-            self.rebuild_indexes()
+            self._rebuild_indexes()
 
     def _with_indexes(self, look: Callable[[], Found]) -> Found:
         """Return the result of a look-up in the indexes; rebuild them if they are damaged."""
         try:
             return look()
         except DamagedIndex:
-            self.rebuild_indexes()
+            self._rebuild_indexes()
             return look()

@@ -99,7 +99,7 @@ def test_a_bit_flipped_anywhere_in_an_index_changes_no_answer(
         if bit % 200 == 0:
             _check(log, batches)
         log.close()
-        log.segments[0].rebuild_indexes()
+        log.segments[0]._rebuild_indexes()
         log.segments[0].close()
 
 
