@@ -84,7 +84,7 @@ class Trouble:
             self._rotting.is_rotten = False
 
     def _is_repaired(self, node: ClusterNode) -> bool:
-        has_holes = any(one.first_damage is not None for one in _copies(node))
+        has_holes = any(one.replica.first_damage is not None for one in _copies(node))
         return not has_holes and self.world.is_whole()
 
     # Nodes
@@ -221,12 +221,12 @@ class Trouble:
         partition = node.partition(*place)
         if partition is None:
             return
-        end = min(self.world.watch.ledger(*place).end, partition.durable_offset)
+        end = min(self.world.watch.ledger(*place).end, partition.replica.durable_offset)
         if end <= partition.start_offset:
             return
         offset = self.random.randrange(partition.start_offset, end)
         try:
-            found = partition.read_uncommitted(offset, bytes_max=1)
+            found = partition.replica.read(offset, bytes_max=1)
         except CorruptBatch:
             return
         assert found is not None

@@ -171,7 +171,7 @@ class Watch:
     ) -> Iterable[tuple[BatchHeader, bytes]]:
         while offset < partition.end_offset:
             try:
-                found = partition.read_uncommitted(offset, bytes_max=READ_BYTES)
+                found = partition.replica.read(offset, bytes_max=READ_BYTES)
                 data = b"" if found is None else found.read()
             except (CorruptBatch, StorageFailed):
                 data = b""

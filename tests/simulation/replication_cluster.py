@@ -27,7 +27,7 @@ from goqueue.cluster.replication import (
     encode_follower_notice,
 )
 from goqueue.model.names import TopicPartition
-from goqueue.partition import Partition, PartitionSettings
+from goqueue.partition import Partition, PartitionSettings, recover_partition
 from goqueue.storage.commit_journal import CommitJournal
 from tests.simulation.clock import NodeClock, VirtualClock
 from tests.simulation.disk import PowerLost, SimulatedDisk
@@ -305,7 +305,7 @@ class Node:
             journal=journal if is_every else None,
         )
         journal.redo(KEY, FOLDER)
-        self.partition, self.reports = Partition.recover(
+        self.partition, self.reports = recover_partition(
             NAME,
             self.disk,
             FOLDER,
@@ -371,7 +371,7 @@ class Node:
     def _lead(self, view: View) -> None:
         self._leave_role()
         partition, now_ms = self.partition, self.clock.now_ms()
-        partition.become_leader(view.leader_epoch)
+        partition.replica.become_leader(view.leader_epoch)
         replicas = ReplicaSet(
             self.number,
             replicas=view.replicas,
@@ -380,9 +380,9 @@ class Node:
             alive=view.alive,
             leader_epoch=view.leader_epoch,
             version=view.version,
-            epoch_start=partition.epoch_start,
+            epoch_start=partition.replica.epoch_start,
             high_watermark=partition.high_watermark,
-            durable_offset=partition.durable_offset,
+            durable_offset=partition.replica.durable_offset,
             lag_ms=LAG_MS,
             retry_ms=RETRY_MS,
             now_ms=now_ms,
@@ -392,11 +392,11 @@ class Node:
 
     def _follow(self, view: View) -> None:
         self._leave_role()
-        self.partition.become_follower(view.leader_epoch, leader=view.leader)
+        self.partition.replica.become_follower(view.leader_epoch, leader=view.leader)
         if view.leader < 0:
             return
         following = Following(
-            self.partition,
+            self.partition.replica,
             topic_id=TOPIC_ID,
             partition=0,
             leader_epoch=view.leader_epoch,

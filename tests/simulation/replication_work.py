@@ -95,7 +95,7 @@ class Producer:
 
     def _check_copies(self, offset: int) -> None:
         """As many disks have it as must; what a node knew when it died says what its disk has."""
-        copies = sum(one.partition.durable_offset > offset for one in self.cluster.nodes)
+        copies = sum(one.partition.replica.durable_offset > offset for one in self.cluster.nodes)
         assert copies >= self.cluster.in_sync_min, f"{copies} nodes have what is acknowledged"
 
     def _stored(self, sent: Sent, base_offset: int) -> None:

@@ -277,7 +277,7 @@ def test_a_coordinator_carries_out_no_decision_that_may_still_be_lost() -> None:
     world.run_until(lambda: heir.leads(TRANSACTION_TOPIC), ms_max=TAKEN_OVER_MS)
     world.run_for(500)
     assert copy.high_watermark < copy.end_offset
-    assert partition.open_transaction(identity.producer_id) is not None
+    assert partition.transactions.get(identity.producer_id) is not None
     heir.crash()
     world.run_until(lambda: other.leads(TRANSACTION_TOPIC), ms_max=TAKEN_OVER_MS)
     old.start()  # so that there are enough of them again
@@ -342,6 +342,6 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction() -> None:
     end(2)  # It has come twice, and is answered as the first time.
     with pytest.raises(NotLeader):
         end(3, leader_epoch=partition.leader_epoch - 1)
-    assert partition.open_transaction(77) is not None
+    assert partition.transactions.get(77) is not None
     end(3)
-    assert partition.open_transaction(77) is None
+    assert partition.transactions.get(77) is None

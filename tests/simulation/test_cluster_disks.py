@@ -283,7 +283,7 @@ def test_a_leader_that_finds_its_copy_damaged_gives_it_up_and_has_it_again() -> 
         found.read()
     world.run_until(lambda: world.leader_of(TOPIC) not in (None, old), ms_max=HAND_OVER_MS)
     check_nothing_is_lost(world, writer)
-    assert partition.first_damage is None
+    assert partition.replica.first_damage is None
 
 
 @pytest.mark.parametrize("is_known", [True, False])

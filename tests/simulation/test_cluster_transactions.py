@@ -22,6 +22,7 @@ from goqueue.model.names import (
     ProducerIdentity,
     TopicPartition,
 )
+from goqueue.storage.aborted import find_aborted
 from goqueue.transactions import TransactionState
 from tests.simulation.cluster_transactions import ClusterStage, Copy
 from tests.simulation.cluster_world import ClusterWorld
@@ -230,10 +231,12 @@ def test_what_no_coordinator_knows_is_aborted_and_what_one_knows_is_not() -> Non
         partitions[name.topic].append(memoryview(batch), now_ms=world.clock.now_ms())
     world.run_for(3 * LOOK_MS)
     bills, orders = partitions["bills"], partitions["orders"]
-    assert bills.open_transaction(unknown.producer_id) is None
-    assert [one.producer_id for one in bills.aborted(0, bills.end_offset)] == [unknown.producer_id]
+    assert bills.transactions.get(unknown.producer_id) is None
+    assert [one.producer_id for one in find_aborted(bills.log, 0, bills.end_offset)] == [
+        unknown.producer_id
+    ]
     assert bills.last_stable_offset == bills.end_offset
-    assert orders.open_transaction(known.producer_id) is not None
+    assert orders.transactions.get(known.producer_id) is not None
     assert orders.last_stable_offset == 0
 
 

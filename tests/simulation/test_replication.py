@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.model.batch import decode_batch
 from goqueue.partition import Partition, PartitionSettings
-from goqueue.partition import copy as copy_module
+from goqueue.partition import durability as durability_module
 from goqueue.storage.log import LogSettings
 from goqueue.storage.segment import Segment
 from tests.simulation.clock import NeverHappened
@@ -158,13 +158,13 @@ class Story:
             partition = leader.partition
             if is_current(self.cluster, leader):
                 offset = self.random.randint(partition.start_offset, partition.high_watermark)
-                self._guarded(lambda: partition.delete_before(offset))
+                self._guarded(lambda: partition.retention.delete_before(offset))
         for node in self.cluster.nodes:
             if node.is_up and self.random.random() < 0.05:
                 self._guarded(lambda node=node: self._expire(node))
 
     def _expire(self, node: Node) -> None:
-        expired = node.partition.take_expired(now_ms=node.clock.now_ms())
+        expired = node.partition.retention.take_expired(now_ms=node.clock.now_ms())
         node.clock.run_blocking(lambda: _remove(expired), _removed)
 
     # What must be true
@@ -173,7 +173,9 @@ class Story:
         nodes = [one for one in self.cluster.nodes if one.is_up]
         for node in nodes:
             partition = node.partition
-            assert partition.damaged_from is None, "a power cut damages nothing that was synced"
+            assert partition.replica.damaged_from is None, (
+                "a power cut damages nothing that was synced"
+            )
             assert partition.start_offset <= partition.high_watermark <= partition.end_offset
             assert partition.failure is None
             if node.leading is not None:
@@ -195,7 +197,9 @@ class Story:
             is_same = controller.incarnations.get(node.number) == node.incarnation
             if node.is_up and is_same and node.number in controller.in_sync:
                 who = f"seed {self.cluster.seed}: node {node.number}, which is in sync,"
-                assert node.partition.durable_offset >= end, f"{who} lacks what is committed"
+                assert node.partition.replica.durable_offset >= end, (
+                    f"{who} lacks what is committed"
+                )
                 if is_deep:
                     self.ledger.check(node.partition, until=end, who=who)
 
@@ -246,7 +250,7 @@ class Story:
                 one.partition.leader_epoch,
                 one.partition.start_offset,
                 one.partition.high_watermark,
-                one.partition.durable_offset,
+                one.partition.replica.durable_offset,
                 one.partition.end_offset,
                 str(one.partition.failure),
             )
@@ -282,7 +286,7 @@ def _removed(_: object, error: BaseException | None) -> None:
 @pytest.fixture(autouse=True)
 def _frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs here are small, and what is saved beside them should matter."""
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 2500)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 2500)
 
 
 @pytest.mark.seeds(12)

@@ -135,7 +135,7 @@ class Administration:
         policy = found.settings.log
         if policy.is_compacting and not policy.is_deleting:
             raise RecordsKept(topic)
-        start = found.partition(number).delete_before(before_offset)
+        start = found.partition(number).retention.delete_before(before_offset)
         if self._cluster is not None:
             wanted = start if before_offset < 0 else min(start, before_offset)
             return self._cluster.replicas.when_deleted(

@@ -4,13 +4,15 @@
 committed, and notifies waiters. It has no timers and no clients.
 """
 
-from goqueue.partition.copy import Committed, Watcher
-from goqueue.partition.history import Flush
-from goqueue.partition.partition import Appended, Partition, PartitionState
+from goqueue.partition.durability import Flush
+from goqueue.partition.opening import recover_partition, reopen_partition
+from goqueue.partition.partition import Appended, Committed, Partition, PartitionState, Watcher
+from goqueue.partition.replica import NO_LEADER
 from goqueue.partition.rules import PartitionSettings
 from goqueue.partition.transactions import AbortedSpans, AbortedTransaction, OpenTransaction
 
 __all__ = [
+    "NO_LEADER",
     "AbortedSpans",
     "AbortedTransaction",
     "Appended",
@@ -21,4 +23,6 @@ __all__ = [
     "PartitionSettings",
     "PartitionState",
     "Watcher",
+    "recover_partition",
+    "reopen_partition",
 ]

@@ -7,16 +7,16 @@ reading all of it again: whatever they lack is replayed from the batches after t
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
-from goqueue.partition.epochs import LeaderEpochs
+from goqueue.model.batch import BatchHeader, Marker
+from goqueue.partition.epochs import FIRST_EPOCH, Entries, LeaderEpochs
 from goqueue.partition.producers import Producers, ProducersState
 from goqueue.partition.transactions import Transactions
 from goqueue.storage.aborted import read_marker, restore_aborted, seal_aborted
-from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
-from goqueue.storage.log import Log, SyncPoint
+from goqueue.storage.log import Log
+from goqueue.storage.segment import Segment
 
 _PRODUCERS_FILE = "producers"
 _PRODUCERS_MAGIC = b"GQPR"
@@ -25,136 +25,138 @@ _PRODUCERS_VERSION_PLAIN = 1  # before transactions were supported
 _EPOCHS_FILE = "leader-epochs"
 _EPOCHS_MAGIC = b"GQLE"
 _EPOCHS_VERSION = 1
-FIRST_EPOCH = (0, 0)
 
 _log = logging.getLogger(__name__)
 
 
-class Flush:
-    """One round of making a partition durable; `run` blocks and touches only files.
+class History:
+    """What the batches of a log say about producers, transactions and leader epochs."""
 
-    It may run in a thread. Code that changes these files meanwhile must cancel it first.
-    """
+    __slots__ = ("epochs", "log", "producers", "transactions")
 
-    __slots__ = (
-        "_disk",
-        "_folder",
-        "_lock",
-        "_producers",
-        "epochs",
-        "has_saved",
-        "is_cancelled",
-        "point",
+    def __init__(self, log: Log, saved: ProducersState, epochs: Entries) -> None:
+        """`epochs` are those in the file."""
+        self.log = log
+        self.epochs = LeaderEpochs(epochs)
+        self.producers = Producers(saved.producers)
+        self.producers.is_partial = log.start_offset > 0
+        self.transactions = Transactions(saved.transactions, saved.ended)
+
+    def replay(self, saved: ProducersState, *, now_ms: int) -> None:
+        """Start again from saved states, and apply the batches after them."""
+        log, producers, transactions = self.log, self.producers, self.transactions
+        producers.reset(saved.producers)
+        producers.is_partial = log.start_offset > 0
+        transactions.reset(saved.transactions, saved.ended)
+        restore_aborted(
+            log, saved.offset, base_offset=saved.segment_base, count=saved.aborted_count
+        )
+        for segment, located in log.located(saved.offset):
+            header = located.header
+            self.epochs.note(header.leader_epoch, header.base_offset)
+            # Records may be deleted up to the middle of a batch, whose rest is still there.
+            if header.producer_id < 0 or header.last_offset < saved.offset:
+                continue
+            producers.note(header, now_ms=now_ms)
+            if header.is_control:
+                marker = read_marker(segment, located)
+                if marker is None:
+                    # Its outcome is unknown. The transaction stays open until the next marker.
+                    _log.error(
+                        "%s: the marker at offset %d is damaged", log.folder, header.base_offset
+                    )
+                    continue
+                self.end_transaction(header, marker, segment, now_ms=now_ms)
+            elif header.is_transactional:
+                transactions.note(header)
+        seal_aborted(log)
+
+    def end_transaction(
+        self, header: BatchHeader, marker: Marker, segment: Segment, *, now_ms: int
+    ) -> None:
+        """Note a marker, which is in this segment."""
+        self.producers.note_marker(header, marker, now_ms=now_ms)
+        aborted = self.transactions.end(header, is_commit=marker.is_commit)
+        if aborted is not None:
+            segment.indexes.add_aborted(aborted)
+
+    def start_advanced(self) -> bool:
+        """Drop state about records before the log's start; return whether transactions ended."""
+        start = self.log.start_offset
+        self.epochs.advance_start(start)
+        self.producers.is_partial = True
+        return self.transactions.forget_before(start)
+
+    def expire_producers(self, *, before_ms: int, states_max: int) -> None:
+        """Drop producers that are idle for long, and the oldest ones if there are too many."""
+        still_open = {one.producer_id for one in self.transactions}
+        self.producers.expire(before_ms=before_ms, states_max=states_max, kept=still_open)
+
+    def state(self, *, high_watermark: int) -> ProducersState:
+        """Return the states of producers and transactions, to be saved."""
+        active = self.log.active
+        return ProducersState(
+            self.log.end_offset,
+            self.producers.state(),
+            self.transactions.state(),
+            active.base_offset,
+            active.indexes.aborted_count,
+            high_watermark,
+            self.transactions.ended(),
+        )
+
+
+def save_producers(log: Log, producers: ProducersState) -> None:
+    """Save a snapshot of producers and transactions, not durably at once. Blocks."""
+    write_framed(
+        log.disk,
+        f"{log.folder}/{_PRODUCERS_FILE}",
+        magic=_PRODUCERS_MAGIC,
+        version=_PRODUCERS_VERSION,
+        body=producers,
+        is_durable=False,
     )
 
-    def __init__(
-        self,
-        disk: Disk,
-        folder: str,
-        point: SyncPoint,
-        producers: ProducersState | None,
-        epochs: list[tuple[int, int]] | None,
-        lock: threading.Lock,
-    ) -> None:
-        self.point = point
-        self.epochs = epochs
-        self.has_saved = False
-        self.is_cancelled = False
-        self._lock = lock
-        self._disk = disk
-        self._folder = folder
-        self._producers = producers
 
-    @property
-    def tail_bytes(self) -> int | None:
-        """Return how much the commit journal would have to store instead; None if it cannot."""
-        if self.epochs is not None or self._producers is not None:
-            return None
-        return self.point.tail_bytes
-
-    def run(self) -> None:
-        with self._lock:
-            if self.is_cancelled:
-                return
-            self.point.sync()
-            try:
-                self.has_saved = self._save()
-            except OSError as error:
-                # The files only avoid replaying the log, so they can wait.
-                _log.warning("%s: producers and epochs were not saved: %s", self._folder, error)
-
-    @property
-    def is_running(self) -> bool:
-        """Return whether a thread is using the files."""
-        return self._lock.locked()
-
-    def give_up(self) -> None:
-        """Write no more side files: their content may be obsolete. Does not wait."""
-        self.is_cancelled = True
-
-    def cancel(self) -> None:
-        """Cancel because its content is about to be undone. Waits for a running `run`."""
-        with self._lock:
-            self.is_cancelled = True
-
-    def _save(self) -> bool:
-        """Write the epochs first: with a producer snapshot, recovery does not replay them."""
-        if self.is_cancelled:
-            return False
-        if self.epochs is not None:
-            save_epochs(self._disk, self._folder, self.epochs)
-        if self._producers is not None:
-            path = f"{self._folder}/{_PRODUCERS_FILE}"
-            write_framed(
-                self._disk,
-                path,
-                magic=_PRODUCERS_MAGIC,
-                version=_PRODUCERS_VERSION,
-                body=self._producers,
-                is_durable=False,
-            )
-        return True
-
-
-def save_epochs(disk: Disk, folder: str, epochs: list[tuple[int, int]]) -> None:
+def save_epochs(log: Log, epochs: Entries) -> None:
     """Save the leader epochs durably. Blocks."""
-    path = f"{folder}/{_EPOCHS_FILE}"
-    write_framed(disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=epochs)
+    path = f"{log.folder}/{_EPOCHS_FILE}"
+    write_framed(log.disk, path, magic=_EPOCHS_MAGIC, version=_EPOCHS_VERSION, body=epochs)
 
 
-def saved_history(disk: Disk, log: Log) -> tuple[ProducersState, list[tuple[int, int]]]:
+def saved_history(log: Log) -> tuple[ProducersState, Entries]:
     """Load the saved producer states and leader epochs.
 
     A log of the first epoch only has no epoch file. If the file is corrupted, the whole log is
     replayed: without its epochs it could not be compared with another log.
     """
-    producers, epochs = saved_producers(disk, log), _read_epochs(disk, log.folder)
+    producers, epochs = saved_producers(log), _read_epochs(log)
     if epochs is not None:
         return producers, epochs
-    if disk.exists(f"{log.folder}/{_EPOCHS_FILE}"):
+    if log.disk.exists(f"{log.folder}/{_EPOCHS_FILE}"):
         mark = producers.high_watermark
         producers = _located(ProducersState(log.start_offset, [], high_watermark=mark), log)
     return producers, [] if producers.offset <= log.start_offset else [FIRST_EPOCH]
 
 
-def _read_epochs(disk: Disk, folder: str) -> list[tuple[int, int]] | None:
+def _read_epochs(log: Log) -> Entries | None:
     return read_framed(
-        disk,
-        f"{folder}/{_EPOCHS_FILE}",
+        log.disk,
+        f"{log.folder}/{_EPOCHS_FILE}",
         magic=_EPOCHS_MAGIC,
         version=_EPOCHS_VERSION,
-        body=list[tuple[int, int]],
+        body=Entries,
     )
 
 
-def saved_producers(disk: Disk, log: Log) -> ProducersState:
+def saved_producers(log: Log) -> ProducersState:
     """Load the saved producer states; those of the log's start if none are usable."""
     path = f"{log.folder}/{_PRODUCERS_FILE}"
     saved = None
     for version in (_PRODUCERS_VERSION, _PRODUCERS_VERSION_PLAIN):
         if saved is None:
             saved = read_framed(
-                disk, path, magic=_PRODUCERS_MAGIC, version=version, body=ProducersState
+                log.disk, path, magic=_PRODUCERS_MAGIC, version=version, body=ProducersState
             )
     if saved is None or saved.offset > log.end_offset:
         saved = ProducersState(log.start_offset, [])
@@ -199,59 +201,24 @@ def truncate_durably(log: Log, offset: int) -> None:
     that point to positions where something else is written now, which would not be verified.
     """
     log.truncate(offset)
-    active = log.active
-    active.file.sync()
-    for index in (active.times, active.index, active.aborted):
-        if index.file is not None:
-            index.file.sync()
+    log.active.file.sync()
+    for file in log.active.indexes.files:
+        file.sync()
 
 
-def forget_saved_producers(disk: Disk, log: Log, *, after_offset: int) -> None:
+def forget_saved_producers(log: Log, *, after_offset: int = -1) -> None:
     """Remove a snapshot of records about to be dropped, before they are dropped. Blocks.
 
     Otherwise it could later be taken for one of what is written in the same place.
     """
     path = f"{log.folder}/{_PRODUCERS_FILE}"
-    if disk.exists(path) and saved_producers(disk, log).offset > after_offset:
-        disk.remove(path)
-        disk.sync_folder(log.folder)
+    if log.disk.exists(path) and saved_producers(log).offset > after_offset:
+        log.disk.remove(path)
+        log.disk.sync_folder(log.folder)
 
 
-def forget_history(disk: Disk, folder: str) -> None:
+def forget_history(log: Log) -> None:
     """Remove all side files before the log starts again elsewhere. Blocks."""
-    path = f"{folder}/{_PRODUCERS_FILE}"
-    if disk.exists(path):
-        disk.remove(path)
-        disk.sync_folder(folder)
-    if disk.exists(f"{folder}/{_EPOCHS_FILE}"):
-        save_epochs(disk, folder, [])
-
-
-def replayed(
-    log: Log, saved: ProducersState, epochs: LeaderEpochs, *, now_ms: int
-) -> tuple[Producers, Transactions]:
-    """Replay the log on top of the saved states of producers and transactions."""
-    producers = Producers(saved.producers)
-    transactions = Transactions(saved.transactions, saved.ended)
-    restore_aborted(log, saved.offset, base_offset=saved.segment_base, count=saved.aborted_count)
-    for segment, located in log.located(saved.offset):
-        header = located.header
-        epochs.note(header.leader_epoch, header.base_offset)
-        # Records may be deleted up to the middle of a batch, whose rest is still there.
-        if header.producer_id < 0 or header.last_offset < saved.offset:
-            continue
-        producers.note(header, now_ms=now_ms)
-        if header.is_control:
-            marker = read_marker(segment, located)
-            if marker is None:
-                # Its outcome is unknown. The transaction stays open until the next marker.
-                _log.error("%s: the marker at offset %d is damaged", log.folder, header.base_offset)
-                continue
-            producers.note_marker(header, marker, now_ms=now_ms)
-            aborted = transactions.end(header, is_commit=marker.is_commit)
-            if aborted is not None:
-                segment.note_aborted(aborted)
-        elif header.is_transactional:
-            transactions.note(header)
-    seal_aborted(log)
-    return producers, transactions
+    forget_saved_producers(log)
+    if log.disk.exists(f"{log.folder}/{_EPOCHS_FILE}"):
+        save_epochs(log, [])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -13,6 +13,7 @@ from goqueue.model.batch import (
     NO_EPOCH,
     TRANSACTIONAL,
     BatchHeader,
+    Record,
     decode_marker,
     encode_marker,
     read_header,
@@ -21,31 +22,34 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import (
+    CorruptBatch,
     FencedLeaderEpoch,
     GoQueueError,
     InvalidTransactionState,
     NotLeader,
+    OffsetOutOfRange,
+    StorageFailed,
+    UnknownLeaderEpoch,
 )
 from goqueue.model.names import TopicPartition
+from goqueue.model.observer import Observer
 from goqueue.model.runs import Piece, gather_run
 from goqueue.model.session import Session
-from goqueue.partition.copy import NO_LEADER as NO_LEADER
-from goqueue.partition.cutting import CuttableCopy
-from goqueue.partition.epochs import LeaderEpochs
-from goqueue.partition.history import cut_unsynced, replayed, saved_history
-from goqueue.partition.producers import Producers, ProducersState
-from goqueue.partition.records_end import NoRecords
-from goqueue.partition.replicated import replicated_batches
-from goqueue.partition.rules import (
-    PartitionSettings,
-    RunLimits,
-    check_produced,
-    recompress,
-    run_limits,
-)
-from goqueue.partition.transactions import OpenTransaction, Transactions
-from goqueue.storage.disk import Disk
-from goqueue.storage.log import Log, LogState
+from goqueue.partition.durability import Durability, write_error
+from goqueue.partition.history import History
+from goqueue.partition.producers import ProducersState
+from goqueue.partition.records_end import NoRecords, search_back
+from goqueue.partition.replica import NO_LEADER, NO_LIMIT, Replica
+from goqueue.partition.retention import Retention
+from goqueue.partition.rules import PartitionSettings, RunLimits, check_produced, recompress
+from goqueue.storage.aborted import find_aborted
+from goqueue.storage.index import AbortedTransaction
+from goqueue.storage.log import LogState, Slice
+from goqueue.storage.timestamps import find_newest, find_timestamp
+
+Committed = Callable[[GoQueueError | None], None]
+
+_TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Appended(NamedTuple):
@@ -64,110 +68,134 @@ class PartitionState(msgspec.Struct, array_like=True):
     epochs: list[tuple[int, int]]
 
 
-class Partition(CuttableCopy):
-    """One replica of a partition: the only one, the leader's or a follower's.
+class Watcher(Protocol):
+    """A waiter for records."""
 
-    Records up to `high_watermark` are committed: as durable as promised, and visible. With
-    `waits_for_sync` that means synced; otherwise it means written. With followers it means so on
-    all in-sync replicas, which are tracked elsewhere (`set_commit_limit`). A partition that is
-    opened as a replica is a follower until its role is set.
-    """
+    def partition_advanced(self, partition: Any) -> None:
+        """Notify that the `Partition` has more records, or has changed otherwise."""
+
+
+class Waiters(deque[tuple[int, Committed]]):
+    """Callbacks with the offsets of the records that they wait for, in order."""
 
     __slots__ = ()
 
-    # Opening and closing
+    def resolve(self, offset: int) -> None:
+        """Call those that wait for records before `offset`."""
+        while self and self[0][0] < offset:
+            self.popleft()[1](None)
 
-    @classmethod
-    def recover(
-        cls,
+    def fail(self, error: GoQueueError, *, since: int = 0) -> None:
+        """Call those that wait for records at `since` or later, with an error."""
+        failed = [one for one in self if one[0] >= since]
+        kept = [one for one in self if one[0] < since]
+        self.clear()
+        self.extend(kept)
+        for _, committed in failed:
+            committed(error)
+
+
+class Partition:
+    """A partition on this node: the only replica, the leader's or a follower's.
+
+    Records up to `high_watermark` are committed: as durable as promised, and visible. With
+    `waits_for_sync` that means synced; otherwise it means written. With followers it means so on
+    all in-sync replicas, which are tracked elsewhere (`Replica.set_commit_limit`).
+
+    It has parts: `durability` syncs it, `replica` is how replication sees it, `retention` removes
+    old records, and `history` has the states of producers and transactions.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "commit_limit",
+        "committing",
+        "durability",
+        "epochs",
+        "failure",
+        "high_watermark",
+        "history",
+        "is_following",
+        "is_gone",
+        "keeping",
+        "key",
+        "leader_epoch",
+        "log",
+        "mark_dirty",
+        "name",
+        "observer",
+        "on_durable",
+        "on_written",
+        "producers",
+        "records_in",
+        "refusal",
+        "replica",
+        "retention",
+        "settings",
+        "shortage",
+        "transactions",
+        "waits_for_sync",
+        "watchers",
+        "without_records",
+    )
+
+    def __init__(
+        self,
         name: TopicPartition,
-        disk: Disk,
-        folder: str,
+        history: History,
         settings: PartitionSettings,
         *,
         key: bytes,
         leader_epoch: int,
         waits_for_sync: bool,
         mark_dirty: Callable[[Partition], None],
-        now_ms: int,
-        is_replica: bool = False,
-        is_sole: bool = False,
-        before_cut: Callable[[], None] = lambda: None,
-    ) -> tuple[Partition, list[str]]:
-        """Open a partition after a crash, or for the first time; also report what was damaged.
-
-        `is_sole` means that no other node has a replica. `before_cut` is called before something is
-        truncated that may have been acknowledged and corrupted since.
-        """
-        is_cut = False
-
-        def cutting() -> None:
-            nonlocal is_cut
-            before_cut()
-            is_cut = True
-
-        log, reports = Log.recover(disk, folder, settings.log, now_ms=now_ms, before_cut=cutting)
-        saved, epochs_saved = saved_history(disk, log)
-        if is_replica and not is_sole:
-            reports += cut_unsynced(log, saved, cutting)
-        epochs = LeaderEpochs(epochs_saved)
-        epochs.truncate(log.end_offset)
-        producers, transactions = replayed(log, saved, epochs, now_ms=now_ms)
-        replica_mark = saved.high_watermark if is_replica else None
-        partition = cls(
-            name,
-            disk,
-            log,
-            settings,
-            key=key,
-            producers=producers,
-            transactions=transactions,
-            epochs=epochs,
-            leader_epoch=leader_epoch,
-            waits_for_sync=waits_for_sync,
-            mark_dirty=mark_dirty,
-            replica_mark=replica_mark,
-        )
-        partition._epochs_saved = epochs_saved
-        partition.damaged_from = log.damaged_from
-        partition.is_suspect = is_replica and is_cut
-        return partition, reports
-
-    @classmethod
-    def reopen(
-        cls,
-        name: TopicPartition,
-        disk: Disk,
-        folder: str,
-        settings: PartitionSettings,
-        state: PartitionState,
-        *,
-        key: bytes,
-        leader_epoch: int,
-        waits_for_sync: bool,
-        mark_dirty: Callable[[Partition], None],
-        is_replica: bool = False,
-    ) -> Partition:
-        """Open a cleanly closed partition without reading its files."""
-        return cls(
-            name,
-            disk,
-            Log.reopen(disk, folder, settings.log, state.log),
-            settings,
-            key=key,
-            producers=Producers(state.producers.producers),
-            transactions=Transactions(state.producers.transactions, state.producers.ended),
-            epochs=LeaderEpochs(state.epochs),
-            leader_epoch=leader_epoch,
-            waits_for_sync=waits_for_sync,
-            mark_dirty=mark_dirty,
-            replica_mark=state.producers.high_watermark if is_replica else None,
-        )
-
-    def close(self) -> PartitionState:
-        """Write what is in memory and close the files; everything must be synced before."""
-        state = self.log.close()
-        return PartitionState(state, self._producers_state(), self.epochs.entries)
+        replica_mark: int | None = None,
+    ) -> None:
+        """`replica_mark` is the high watermark that a replica has saved."""
+        log = history.log
+        self.name = name
+        self.key = key
+        self.settings = settings
+        self.log = log
+        self.history = history
+        # For appends, which use them all the time.
+        self.producers = history.producers
+        self.transactions = history.transactions
+        self.epochs = history.epochs
+        self.leader_epoch = leader_epoch
+        self.waits_for_sync = waits_for_sync
+        self.mark_dirty = mark_dirty
+        self.high_watermark = log.end_offset
+        self.failure: GoQueueError | None = None
+        # Why writes are refused, if so: a failure, or another node leads.
+        self.refusal: GoQueueError | None = None
+        # Why nothing can be committed, if so: too few replicas are in sync.
+        self.shortage: GoQueueError | None = None
+        self.is_following = replica_mark is not None
+        self.is_gone = False
+        self.commit_limit = NO_LIMIT
+        log.epoch_max = leader_epoch
+        if replica_mark is not None:
+            self.refusal = NotLeader(name, NO_LEADER)
+            self.high_watermark = max(log.start_offset, min(replica_mark, log.end_offset))
+            self.commit_limit = self.high_watermark
+            # A node that was down may have stale metadata about the leader; its log has the epochs
+            # so far.
+            log.epoch_max = max(leader_epoch, self.epochs.latest)
+        self.transactions.advance(self.high_watermark)
+        self.durability = Durability(self)
+        self.replica = Replica(self)
+        self.retention = Retention(self)
+        self.committing = Waiters()  # for the high watermark
+        self.keeping = Waiters()  # for durability on this node
+        self.watchers: dict[Watcher, None] = {}
+        self.observer: Observer | None = None
+        self.on_durable: Callable[[], None] | None = None
+        self.on_written: Callable[[], None] | None = None
+        # The result of the last search for the end of the records; see `records_end`.
+        self.without_records = NoRecords(0, 0)
+        self.bytes_in = 0
+        self.records_in = 0
 
     # Writes
 
@@ -183,8 +211,8 @@ class Partition(CuttableCopy):
 
         `payload` is its records, decompressed, if the caller has them.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
         settings = self.settings
         header = check_produced(batch, settings, now_ms=now_ms, payload=payload)
         if header.producer_id >= 0:
@@ -200,11 +228,12 @@ class Partition(CuttableCopy):
 
     def check_transaction(self, header: BatchHeader) -> None:
         """Refuse a batch that does not fit the transactions open in this partition."""
+        transactions, producer_id = self.transactions, header.producer_id
         if header.attributes & TRANSACTIONAL:
-            self.transactions.check_room(header.producer_id)
-        elif len(self.transactions) and self.transactions.get(header.producer_id) is not None:
+            transactions.check_room(producer_id)
+        elif transactions.first_unstable is not None and transactions.get(producer_id) is not None:
             raise InvalidTransactionState(
-                f"Producer {header.producer_id} has a transaction open in {self.name}; end it "
+                f"Producer {producer_id} has a transaction open in {self.name}; end it "
                 "before writing outside of it."
             )
 
@@ -218,14 +247,14 @@ class Partition(CuttableCopy):
     ) -> Appended:
         """Append a batch that is already checked."""
         if self.is_following:
-            raise self._refusal or NotLeader(self.name, NO_LEADER)
+            raise self.refusal or NotLeader(self.name, NO_LEADER)
         stamp(batch, base_offset=self.log.end_offset, leader_epoch=self.leader_epoch)
         before = bytes(batch[:HEADER_BYTES]) if is_append_time else None
         if is_append_time:
             stamp_append_time(batch, now_ms)
         header = read_header(batch)
         try:
-            self._store(batch, header, now_ms=now_ms)
+            self.store(batch, header, now_ms=now_ms)
         except GoQueueError:
             # Restore the batch as its producer sent it, for a retry.
             if before is not None:
@@ -239,9 +268,14 @@ class Partition(CuttableCopy):
 
     def run_limits(self, *, now_ms: int) -> RunLimits | None:
         """Return the limits of batches for `append_run`; None if each needs `append`."""
-        if self._refusal is not None or self.shortage is not None:
+        settings = self.settings
+        if self.refusal is not None or self.shortage is not None or not settings.takes_runs:
             return None
-        return run_limits(self.settings, now_ms=now_ms)
+        return (
+            settings.message_bytes_max,
+            max(now_ms - settings.timestamp_before_ms_max, _TIME_MIN),
+            min(now_ms + settings.timestamp_after_ms_max, _TIME_MAX),
+        )
 
     def append_run(
         self,
@@ -255,14 +289,14 @@ class Partition(CuttableCopy):
 
         The result is their offsets as packed by `gather_run`.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
         end_offset, epoch = self.log.end_offset, self.leader_epoch
         run, offsets, next_offset = gather_run(data, pieces, end_offset, epoch)
         try:
             self.log.append_run(run, next_offset, now_ms=now_ms)
         except OSError as error:
-            raise self._storage_error(error) from error
+            raise write_error(self.name, error) from error
         records = next_offset - end_offset
         self._note_written(epoch, end_offset, next_offset, size=len(run), records=records)
         if self.observer is not None:
@@ -270,23 +304,6 @@ class Partition(CuttableCopy):
                 self.name, (end_offset, next_offset), size=len(run), session=session
             )
         return offsets
-
-    def append_replicated(self, batches: memoryview, *, now_ms: int) -> None:
-        """Append batches of the leader unchanged; raise if they do not fit the end of the log.
-
-        Batches before the one that does not fit, or for which there is no space, stay.
-        """
-        if self.failure is not None:
-            raise self.failure
-        assert self.is_following, "a leader's log has no other source"
-        assert not self._is_truncating, "where the log will end is not known yet"
-        for header, batch in replicated_batches(
-            batches,
-            offset=self.log.end_offset,
-            epoch_min=self.epochs.latest,
-            epoch_max=self.leader_epoch,
-        ):
-            self._store(batch, header, now_ms=now_ms)
 
     def append_marker(
         self,
@@ -302,8 +319,8 @@ class Partition(CuttableCopy):
         Producers with a lower epoch are fenced from now on. A marker that is already here, because
         a coordinator crashed before it could record that, is not written again.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refusal is not None:
+            raise self.refusal
         self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
         known = self.producers.get(producer_id)
         is_repeated = (
@@ -323,15 +340,12 @@ class Partition(CuttableCopy):
         )
         return self.write(memoryview(marker), now_ms=now_ms)
 
-    def open_transaction(self, producer_id: int) -> OpenTransaction | None:
-        """Return what a producer has written in a transaction that is still open here."""
-        return self.transactions.get(producer_id)
-
-    def _store(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
+    def store(self, batch: memoryview, header: BatchHeader, *, now_ms: int) -> None:
+        """Append a stamped batch to the log, and update the state after it."""
         try:
             self.log.append(batch, header, now_ms=now_ms)
         except OSError as error:
-            raise self._storage_error(error) from error
+            raise write_error(self.name, error) from error
         # Compaction may leave nothing of a marker but its sequence number.
         if header.attributes & TRANSACTIONAL and header.record_count:
             self._note_transactional(header, batch, now_ms=now_ms)
@@ -349,12 +363,9 @@ class Partition(CuttableCopy):
         if not header.is_control:
             self.transactions.note(header)
             return
-        marker = decode_marker(batch)
         self.records_in -= header.record_count  # A marker is not a record of a producer.
-        self.producers.note_marker(header, marker, now_ms=now_ms)
-        aborted = self.transactions.end(header, is_commit=marker.is_commit)
-        if aborted is not None:
-            self.log.active.note_aborted(aborted)
+        marker = decode_marker(batch)
+        self.history.end_transaction(header, marker, self.log.active, now_ms=now_ms)
 
     def _note_written(
         self, epoch: int, base_offset: int, end_offset: int, *, size: int, records: int
@@ -364,78 +375,189 @@ class Partition(CuttableCopy):
             self.epochs.note(epoch, base_offset)
         self.bytes_in += size
         self.records_in += records
-        self._snapshot_due -= size
         if not self.waits_for_sync:
-            self._keep(end_offset)
-        self._mark_dirty(self)
+            self.note_durable(end_offset)
+        self.mark_dirty(self)
         if self.on_written is not None:
             self.on_written()
 
-    # Roles
+    # Waiters
 
-    def become_leader(self, leader_epoch: int) -> None:
-        """Accept writes from now on, in an epoch that no other leader has written in.
+    def when_committed(self, last_offset: int, committed: Committed) -> None:
+        """Call `committed` once the record at `last_offset` is as durable as promised."""
+        if last_offset < self.high_watermark:
+            committed(None)
+        elif self.refusal is not None or self.shortage is not None:
+            committed(self.refusal or self.shortage)
+        else:
+            self.committing.append((last_offset, committed))
 
-        Nothing more is committed until `set_commit_limit` is called.
+    def when_durable(self, last_offset: int, durable: Committed) -> None:
+        """Call `durable` once the record at `last_offset` is as durable as promised on this node.
+
+        A record that is not more than that may be lost together with this node.
         """
-        if leader_epoch <= self.epochs.latest:
+        if self.commit_limit == NO_LIMIT:
+            self.when_committed(last_offset, durable)
+        elif last_offset < self.durability.durable_offset:
+            durable(None)
+        elif self.refusal is not None:
+            durable(self.refusal)
+        else:
+            self.keeping.append((last_offset, durable))
+
+    def note_durable(self, offset: int) -> None:
+        """Note that records before `offset` are as durable as promised on this node."""
+        if self.keeping:
+            self.keeping.resolve(offset)
+        self.advance(offset)
+        if self.on_durable is not None:
+            self.on_durable()
+
+    def advance(self, offset: int) -> None:
+        """Raise the high watermark, up to the commit limit, and notify its waiters."""
+        if offset > self.commit_limit:
+            offset = self.commit_limit
+        if offset <= self.high_watermark:
+            return
+        if self.observer is not None and not self.is_following:
+            self.observer.replicated(self.name, (self.high_watermark, offset))
+        self.high_watermark = offset
+        if self.transactions.first_unstable is not None:
+            self.transactions.advance(offset)
+        if self.committing:
+            self.committing.resolve(offset)
+        if self.watchers:
+            self.notify_watchers()
+
+    def notify_watchers(self) -> None:
+        for watcher in list(self.watchers):
+            watcher.partition_advanced(self)
+
+    # Reads
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return the offset below which no open transaction can change what a reader sees."""
+        unstable, end = self.transactions.first_unstable, self.high_watermark
+        if unstable is None or unstable >= end:
+            return end
+        return min(end, max(unstable, self.log.start_offset))
+
+    def check_leading(self) -> None:
+        """Raise unless this replica leads."""
+        if self.is_following and self.refusal is not None:
+            raise self.refusal
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse a client whose metadata has an older or a newer leader epoch."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
             raise FencedLeaderEpoch(
-                f"{self.name} has records of epoch {self.epochs.latest}; a leader of epoch "
-                f"{leader_epoch} cannot continue from there."
+                f"Epoch {epoch} of {self.name} is over; {self.leader_epoch} is current."
             )
-        self._begin_epoch(leader_epoch)
-        self.is_following, self._refusal = False, self.failure
-        self.is_suspect = False
+        raise UnknownLeaderEpoch(f"Epoch {epoch} of {self.name} is not yet known here; retry.")
 
-    def become_follower(self, leader_epoch: int, *, leader: int) -> None:
-        """Accept only batches of the leader. Waiters are failed with the new leader."""
-        if leader_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(
-                f"{self.name} has reached epoch {self.leader_epoch}; a leader of epoch "
-                f"{leader_epoch} is fenced."
-            )
-        self._begin_epoch(leader_epoch)
-        refusal = self.failure or NotLeader(self.name, leader)
-        self.is_following, self._refusal = True, refusal
-        self.damaged_from = self.first_damage
-        if leader != NO_LEADER:
-            self.is_suspect = False
-        self._disappoint(refusal)
-        self._tell_watchers()
+    def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> Slice | None:
+        """Return committed batches from `offset` on; None if there are none yet.
 
-    def _begin_epoch(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
-        self.log.epoch_max = max(leader_epoch, self.epochs.latest)
-        self.epoch_start = self.log.end_offset
-        self.shortage = self.on_durable = self.on_written = None
-        self.without_records = NoRecords(0, 0)
-        self._commit_limit = self.high_watermark
-        self._end_truncation()
-
-    def set_commit_limit(self, offset: int) -> None:
-        """On the leader: note that all in-sync replicas have what is before `offset`."""
-        self._commit_limit = max(self._commit_limit, offset)
-        self._advance(self.durable_offset)
-
-    def set_shortage(self, shortage: GoQueueError | None) -> None:
-        """On the leader: set or clear the error that too few replicas are in sync to commit.
-
-        Waiters are failed; the records stay, and are committed when enough are in sync again.
+        With `is_committed_only` their transactions are ended too, but maybe aborted: `aborted_in`
+        returns which.
         """
-        self.shortage = shortage
-        if shortage is not None:
-            waiting, self._committing = self._committing, deque()
-            for _, committed in waiting:
-                committed(shortage)
+        if self.is_gone and self.failure is not None:
+            raise self.failure
+        log, until = self.log, self.high_watermark
+        if offset < log.start_offset or (offset > until and offset > log.end_offset):
+            raise OffsetOutOfRange(self.name, offset, start=log.start_offset, end=until)
+        if is_committed_only and self.transactions.first_unstable is not None:
+            until = self.last_stable_offset
+        if offset >= until:
+            return None
+        try:
+            return log.read(offset, bytes_max=bytes_max, until_offset=until)
+        except OSError as error:
+            raise self.unreadable(error) from error
 
-    def follow(self, *, high_watermark: int, start_offset: int) -> None:
-        """On a follower with a prefix of the leader's log: apply the leader's offsets."""
-        mark = min(max(high_watermark, start_offset), self.log.end_offset)
-        self._commit_limit = max(self._commit_limit, mark)
-        self._advance(mark)
-        if self.log.start_offset < start_offset <= self.log.end_offset:
-            try:
-                self.log.advance_start(start_offset)
-            except OSError as error:
-                raise self._storage_error(error) from error
-            self.start_advanced()
+    def aborted_in(self, batches: Slice) -> Sequence[AbortedTransaction]:
+        """Return the aborted transactions with records in these batches."""
+        log = self.log
+        if not log.has_aborted(batches.offset):
+            return ()
+        try:
+            return find_aborted(log, batches.offset, batches.end_offset)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def find_timestamp(self, timestamp: int, *, is_committed_only: bool = False) -> Record | None:
+        until = self.last_stable_offset if is_committed_only else self.high_watermark
+        try:
+            return find_timestamp(self.log, timestamp, until_offset=until)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def find_newest(self, *, is_committed_only: bool = False) -> Record | None:
+        until = self.last_stable_offset if is_committed_only else self.high_watermark
+        try:
+            return find_newest(self.log, until_offset=until)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def records_end(self) -> int:
+        """Return the offset after the last record below the high watermark.
+
+        Markers and records of aborted transactions do not count; those of open transactions do. A
+        group that has committed this offset, or a later one, has nothing left to read.
+        """
+        try:
+            found = search_back(self.log, self.high_watermark, self.without_records)
+        except OSError as error:
+            raise self.unreadable(error) from error
+        self.without_records = found
+        return found.since
+
+    def unreadable(self, error: OSError | CorruptBatch) -> GoQueueError:
+        """Return the error for a read that failed, on disk or because of a damaged batch."""
+        if isinstance(error, OSError):
+            return StorageFailed(f"Reading from {self.name} failed: {error.strerror}; retry.")
+        # Another replica may have the batch intact.
+        return NotLeader(self.name, NO_LEADER) if self.is_following else error
+
+    # The end
+
+    def close(self) -> PartitionState:
+        """Write what is in memory and close the files; everything must be synced before."""
+        state = self.log.close()
+        producers = self.history.state(high_watermark=self.high_watermark)
+        return PartitionState(state, producers, self.epochs.entries)
+
+    def fail(self, error: OSError) -> None:
+        """End writing: after a failed sync the content of the disk is unknown."""
+        self._end(
+            StorageFailed(
+                f"Partition {self.name} cannot be written: {error.strerror}. Restart the node "
+                "when the disk is repaired."
+            )
+        )
+
+    def retire(self, error: GoQueueError) -> None:
+        """Mark the partition as deleted, and notify all waiters."""
+        self.is_gone = True
+        self._end(error)
+        self.notify_watchers()
+        for segment in self.log.segments:
+            segment.close()
+
+    def _end(self, error: GoQueueError) -> None:
+        self.failure = self.refusal = error
+        self.durability.give_up()
+        self.committing.fail(error)
+        self.keeping.fail(error)

@@ -82,9 +82,13 @@ class Producers:
     __slots__ = ("_states", "is_partial")
 
     def __init__(self, states: list[ProducerState] | None = None) -> None:
-        self._states = {state.producer_id: state for state in states or ()}
         # Whether earlier batches may be missing here, because the log starts after them.
         self.is_partial = False
+        self.reset(states or [])
+
+    def reset(self, states: list[ProducerState]) -> None:
+        """Start again from saved states."""
+        self._states = {state.producer_id: state for state in states}
 
     def __len__(self) -> int:
         return len(self._states)

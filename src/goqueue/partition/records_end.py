@@ -14,12 +14,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from goqueue.model.batch import BatchHeader
-from goqueue.storage.aborted import find_aborted, has_aborted
+from goqueue.storage.aborted import find_aborted
+from goqueue.storage.damage import Located
+from goqueue.storage.index import AbortedSpans
 from goqueue.storage.log import Log
-from goqueue.storage.log_reading import records_of
-from goqueue.storage.scanning import Located
 from goqueue.storage.segment import Segment
-from goqueue.storage.transaction_index import AbortedSpans
+from goqueue.storage.timestamps import records_of
 
 # Limit of one search. A log may end with any number of markers; the next search continues where
 # this one stopped, and until then the result is too large.
@@ -86,7 +86,7 @@ def _last_record(
 
 
 def _aborted(log: Log, begin: int, until: int) -> AbortedSpans:
-    if not has_aborted(log, begin):
+    if not log.has_aborted(begin):
         return AbortedSpans()
     # An uncommitted marker may still be lost with its leader.
     return AbortedSpans(one for one in find_aborted(log, begin, until) if one.last_offset < until)

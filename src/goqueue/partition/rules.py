@@ -39,8 +39,6 @@ TIMESTAMP_AFTER_MAX_MS = 3600 * 1000
 RUN_SEGMENT_BYTES_MIN = 1 << 20
 FAULTS_MAX = 100  # records of a batch that an error lists individually
 
-_TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
-
 RunLimits = tuple[int, int, int]  # bytes of a batch, its earliest timestamp and its latest
 
 
@@ -57,15 +55,19 @@ class PartitionSettings:
     has_attributes: bool = True  # headers with the prefix "goqueue-" are interpreted
     has_schemas: bool = False  # records must conform to schemas of the registry
 
-    @property
-    def keeps_bytes(self) -> bool:
-        """Return whether a batch with a valid header and checksum is stored unchanged."""
-        return not (
+    # Batches with a valid header and checksum are stored unchanged, several with one write. Small
+    # segments would exceed their size by far.
+    takes_runs: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        needs_inspection = (
             self.is_append_time
             or self.has_schemas
             or self.compression is not None
             or self.log.is_compacting
         )
+        has_room = self.log.segment_bytes >= RUN_SEGMENT_BYTES_MIN
+        self.takes_runs = has_room and not needs_inspection
 
 
 def check_produced(
@@ -107,20 +109,6 @@ def check_produced(
         stamp_max_timestamp(batch, checked.newest_ms)
         return read_header(batch)
     return header
-
-
-def run_limits(settings: PartitionSettings, *, now_ms: int) -> RunLimits | None:
-    """Return the limits of batches stored unchanged; None if each must be inspected.
-
-    Small segments would exceed their size by far if several batches were one write.
-    """
-    if settings.log.segment_bytes < RUN_SEGMENT_BYTES_MIN or not settings.keeps_bytes:
-        return None
-    return (
-        settings.message_bytes_max,
-        max(now_ms - settings.timestamp_before_ms_max, _TIME_MIN),
-        min(now_ms + settings.timestamp_after_ms_max, _TIME_MAX),
-    )
 
 
 def recompress(batch: memoryview, header: BatchHeader, codec: Compression) -> bytearray:

@@ -14,7 +14,7 @@ import msgspec
 
 from goqueue.model.batch import BatchHeader
 from goqueue.model.errors import TransactionAbortable
-from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction, aborted_by
+from goqueue.storage.index import AbortedSpans, AbortedTransaction, aborted_by
 
 __all__ = ["AbortedSpans", "AbortedTransaction", "OpenTransaction", "Transactions"]
 
@@ -41,6 +41,14 @@ class Transactions:
         still_open: Iterable[OpenTransaction] = (),
         ended: Iterable[tuple[int, int]] = (),
     ) -> None:
+        self.reset(still_open, ended)
+
+    def reset(
+        self,
+        still_open: Iterable[OpenTransaction] = (),
+        ended: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """Start again from saved transactions."""
         # Ordered by first offset, since that is the order in which they start.
         self._open = {one.producer_id: one for one in still_open}
         self._ended = deque(ended)  # offsets of the marker and of the beginning

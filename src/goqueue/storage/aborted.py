@@ -8,26 +8,20 @@ from operator import attrgetter
 
 from goqueue.model.batch import Marker, decode_marker
 from goqueue.model.errors import CorruptBatch
-from goqueue.storage.index import DamagedIndex
+from goqueue.storage.damage import Located
+from goqueue.storage.index import NOT_KNOWN, AbortedTransaction, DamagedIndex, aborted_by
 from goqueue.storage.log import Log
-from goqueue.storage.scanning import Located
-from goqueue.storage.segment import NOT_KNOWN, Segment
-from goqueue.storage.transaction_index import AbortedTransaction, aborted_by
+from goqueue.storage.segment import Segment
 
 _base_offset = attrgetter("base_offset")
-_aborted_count = attrgetter("aborted_count")
-
-
-def has_aborted(log: Log, offset: int) -> bool:
-    """Return whether there may be aborted transactions with records from `offset` on."""
-    return any(map(_aborted_count, log.segments[_number_of(log, offset) :]))
 
 
 def find_aborted(log: Log, first_offset: int, until_offset: int) -> list[AbortedTransaction]:
     """Return the aborted transactions with records from `first_offset` to `until_offset`."""
     found: list[AbortedTransaction] = []
-    for segment in log.segments[_number_of(log, first_offset) :]:
-        if not segment.aborted_count:
+    number = max(0, bisect_right(log.segments, first_offset, key=_base_offset) - 1)
+    for segment in log.segments[number:]:
+        if not segment.indexes.aborted_count:
             continue
         for one in _known(log, segment, first_offset, until_offset):
             if one.first_offset < until_offset:
@@ -45,9 +39,10 @@ def restore_aborted(log: Log, offset: int, *, base_offset: int, count: int) -> N
     """
     for segment in log.segments:
         if segment.base_offset >= offset:
-            segment.aborted.remove()
-            segment.aborted_count = 0
-        elif segment.aborted_count and (segment.end_offset > offset or not segment.is_sealed):
+            segment.indexes.replace_aborted()
+        elif segment.indexes.aborted_count and (
+            segment.end_offset > offset or not segment.is_sealed
+        ):
             expected = count if segment.base_offset == base_offset else NOT_KNOWN
             _keep_before(log, segment, offset, expected)
 
@@ -55,8 +50,8 @@ def restore_aborted(log: Log, offset: int, *, base_offset: int, count: int) -> N
 def seal_aborted(log: Log) -> None:
     """Write the restored entries of sealed segments."""
     for segment in log.segments:
-        if segment.aborted.pending:
-            segment.seal_aborted()
+        if segment.indexes.aborted.pending:
+            _seal(segment)
 
 
 def read_marker(segment: Segment, located: Located) -> Marker | None:
@@ -68,35 +63,43 @@ def read_marker(segment: Segment, located: Located) -> Marker | None:
         return None
 
 
-def _number_of(log: Log, offset: int) -> int:
-    """Return the number of the segment that contains an offset."""
-    return max(0, bisect_right(log.segments, offset, key=_base_offset) - 1)
-
-
 def _known(
     log: Log, segment: Segment, first_offset: int, until_offset: int
 ) -> list[AbortedTransaction]:
     """Return transactions with their marker in this segment that may overlap the offsets."""
+    indexes = segment.indexes
     try:
-        if segment.is_aborted_known():
-            return list(segment.aborted.overlapping(first_offset, until_offset))
+        if indexes.is_aborted_known(segment.end_offset):
+            return list(indexes.aborted.overlapping(first_offset, until_offset))
     except DamagedIndex:
         pass
-    segment.replace_aborted(_learn(log, segment))
-    return list(segment.aborted.overlapping(first_offset, until_offset))
+    indexes.replace_aborted(_learn(log, segment))
+    _seal(segment)
+    return list(indexes.aborted.overlapping(first_offset, until_offset))
 
 
 def _keep_before(log: Log, segment: Segment, offset: int, count: int) -> None:
+    indexes = segment.indexes
     try:
-        is_whole = segment.is_aborted_known()
-        segment.aborted.cut_from(offset)
-        if is_whole or len(segment.aborted) == count:
-            segment.aborted_count = len(segment.aborted)
+        is_whole = indexes.is_aborted_known(segment.end_offset)
+        indexes.aborted.cut_from(offset)
+        if is_whole or len(indexes.aborted) == count:
+            indexes.aborted_count = len(indexes.aborted)
             return
     except DamagedIndex:
         pass
     learnt = _learn(log, segment)
-    segment.replace_aborted([one for one in learnt if one.last_offset < offset])
+    indexes.replace_aborted(one for one in learnt if one.last_offset < offset)
+    _seal(segment)
+
+
+def _seal(segment: Segment) -> None:
+    """Write the index of aborted transactions if the segment is sealed."""
+    if segment.is_sealed:
+        try:
+            segment.indexes.aborted.seal(segment.end_offset)
+        except OSError:
+            pass  # No space for it. It stays in memory, and can be rebuilt from the log.
 
 
 def _learn(log: Log, segment: Segment) -> list[AbortedTransaction]:

@@ -33,6 +33,7 @@ from goqueue.model.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_PRODUCER,
+    NO_TIMESTAMP,
     BatchHeader,
     RawRecord,
     build_batch,
@@ -44,12 +45,12 @@ from goqueue.model.batch import (
 from goqueue.model.compression import Buffer, compress
 from goqueue.model.errors import CorruptBatch, UnpacksTooLarge
 from goqueue.storage.aborted import find_aborted
+from goqueue.storage.damage import RELATIVE_OFFSET_MAX, Located, Place, header_at
 from goqueue.storage.disk import Disk
+from goqueue.storage.index import NOT_KNOWN, AbortedSpans, AbortedTransaction
 from goqueue.storage.log import Log
-from goqueue.storage.scanning import RELATIVE_OFFSET_MAX, Located, Place
-from goqueue.storage.segment import LOG_SUFFIX, Segment, segment_name
+from goqueue.storage.segment import LOG_SUFFIX, Segment, SegmentState, segment_name
 from goqueue.storage.swap import CLEANED_SUFFIX, begin_swap, finish_swap
-from goqueue.storage.transaction_index import AbortedSpans, AbortedTransaction
 
 MAP_BYTES_MAX = 64 << 20
 STEP_BYTES = 1 << 20
@@ -93,7 +94,7 @@ def plan_compaction(
     dirty_bytes = sum(segment.size for segment in dirty)
     ready_bytes = sum(segment.size for segment in ready)
     is_dirty = dirty_bytes >= settings.dirty_ratio_min * ready_bytes
-    is_late = now_ms - dirty[0].first_timestamp > settings.compaction_lag_ms_max
+    is_late = now_ms - _first_timestamp(dirty[0]) > settings.compaction_lag_ms_max
     if not (is_dirty or is_late or is_forced):
         return None
     return CompactionPlan(
@@ -106,6 +107,14 @@ def plan_compaction(
         index_interval_bytes=settings.index_interval_bytes,
         aborted=find_aborted(log, ready[0].base_offset, ready[-1].end_offset),
     )
+
+
+def _first_timestamp(segment: Segment) -> int:
+    """Return the timestamp of the first batch, or -1 if it cannot be read."""
+    header = header_at(segment, 0)
+    if header is None or header.base_offset != segment.base_offset:
+        return NO_TIMESTAMP
+    return header.max_timestamp if segment.is_possible(header, 0) else NO_TIMESTAMP
 
 
 def _ready_segments(log: Log, *, now_ms: int, until_offset: int) -> list[Segment]:
@@ -310,7 +319,7 @@ class Compaction:
                     writer.add(located.header, kept)
                     aborted = self._aborted_at.get(located.header.base_offset)
                     if aborted is not None and kept is not None:
-                        cleaned.note_aborted(aborted)
+                        cleaned.indexes.add_aborted(aborted)
                     worked += located.header.size
                     if worked >= self._step_bytes:
                         worked = 0
@@ -326,7 +335,7 @@ class Compaction:
             return
         cleaned.file.sync()
         cleaned.seal()
-        for file in cleaned.take_index_files():
+        for file in cleaned.indexes.files:
             file.sync()
         self._replacement = Replacement(group, cleaned)
         yield False
@@ -403,16 +412,16 @@ class Compaction:
     def _view(self, source: Source) -> Segment:
         """Return a view of the segment with its own file: the log's belongs to the event loop."""
         segment = source.segment
-        return Segment(
-            self._disk,
-            self._plan.folder,
+        state = SegmentState(
             segment.base_offset,
-            self._disk.open(segment.file.path),
-            size=source.size,
-            end_offset=source.end_offset,
-            created_ms=segment.created_ms,
-            aborted_count=segment.aborted_count,
+            source.size,
+            source.end_offset,
+            NOT_KNOWN,
+            segment.created_ms,
+            segment.indexes.aborted_count,
         )
+        file = self._disk.open(segment.file.path)
+        return Segment(self._disk, self._plan.folder, file, state)
 
     def _drop_open(self) -> None:
         if self._open is not None:
@@ -533,15 +542,7 @@ def _known_as(key: bytes) -> bytes:
 
 
 def _reopened(disk: Disk, folder: str, cleaned: Segment, *, created_ms: int) -> Segment:
-    return Segment(
-        disk,
-        folder,
-        cleaned.base_offset,
-        disk.open(f"{folder}/{segment_name(cleaned.base_offset)}{LOG_SUFFIX}"),
-        size=cleaned.size,
-        end_offset=cleaned.end_offset,
-        created_ms=created_ms,
-        max_timestamp=cleaned.max_timestamp,
-        aborted_count=cleaned.aborted_count,
-        is_sealed=True,
-    )
+    file = disk.open(f"{folder}/{segment_name(cleaned.base_offset)}{LOG_SUFFIX}")
+    state = cleaned.state()
+    state.created_ms = created_ms
+    return Segment(disk, folder, file, state, is_sealed=True)

@@ -1,10 +1,10 @@
-"""Sparse indexes of a segment: from offset to position, and from time to offset.
+"""Indexes of a segment: offset to position, time to offset, and aborted transactions.
 
-An index has one entry for about every four kilobytes of log. New entries stay in memory until the
-log bytes before them are synced; only then are they written. So every entry of an index file refers
-to the durable part of the log, and recovery reads only what comes after its last entry. When a
-segment is complete and durable its offset index is sealed: the header then has the number of
-entries and the end of the segment.
+The first two are sparse, with one entry for about every four kilobytes of log. New entries stay in
+memory until the log bytes before them are synced; only then are they written. So every entry of an
+index file refers to the durable part of the log, and recovery reads only what comes after its last
+entry. When a segment is complete and durable its indexes are sealed: the header then has the number
+of entries and the end of the segment.
 
 An index is never authoritative, and it is synced only occasionally, to keep recovery short. Each
 entry has its own checksum, so that damage by a crash or a flipped bit is detected on use, and the
@@ -15,20 +15,31 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from goqueue.model.batch import TRANSACTIONAL, BatchHeader
 from goqueue.storage.disk import Disk, File
 
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 VERSION = 2
+NOT_KNOWN = -2
+
 _HEADER = struct.Struct(">4sHHIQI")  # magic, version, flags, entries, end offset, checksum
-HEADER_BYTES = _HEADER.size
+_HEADER_BYTES = _HEADER.size
 _CHECKSUM = struct.Struct(">I")
 _READ_ENTRIES = 512  # as cheap to read as one
 _SEALED = 1
 _HAS_ABORTED = 2
+_BLOCK_ENTRIES = 128  # of aborted transactions, read at once
+_WRITE_ENTRIES_MIN = 32
+_SYNC_ENTRIES = 4096  # 16 MB of log to verify after a power failure
 
 Entry = tuple[int, ...]
 
@@ -80,7 +91,7 @@ class Index:
         written = self._count()
         if number >= written:
             return self._pending[number - written]
-        data = self._open().read(HEADER_BYTES + number * self._entry_bytes, self._entry_bytes)
+        data = self._open().read(_HEADER_BYTES + number * self._entry_bytes, self._entry_bytes)
         return self._unpack(data, number)
 
     def last(self) -> Entry | None:
@@ -114,7 +125,7 @@ class Index:
         if low == high:
             return low - 1  # and a look-up creates no file
         size, unpack_from = self._entry_bytes, self.entry.unpack_from
-        data = self._open().read(HEADER_BYTES + low * size, (high - low) * size)
+        data = self._open().read(_HEADER_BYTES + low * size, (high - low) * size)
         if len(data) < (high - low) * size:
             raise DamagedIndex(f"{self._path} ends early.")
         after = bisect_right(
@@ -149,7 +160,7 @@ class Index:
         try:
             file.append(b"".join(self._pack(entry) for entry in pending[:ready]))
         except OSError:
-            file.truncate(HEADER_BYTES + written * self._entry_bytes)
+            file.truncate(_HEADER_BYTES + written * self._entry_bytes)
             raise
         self._written = written + ready
         del pending[:ready]
@@ -158,7 +169,7 @@ class Index:
         """Keep the first `count` entries."""
         written = self._count()
         if count < written:
-            self._open().truncate(HEADER_BYTES + count * self._entry_bytes)
+            self._open().truncate(_HEADER_BYTES + count * self._entry_bytes)
             self._written = count
             self._pending.clear()
         else:
@@ -214,19 +225,19 @@ class Index:
         if not self._disk.exists(self._path):
             return 0
         file = self._open()
-        count, excess = divmod(file.size() - HEADER_BYTES, self._entry_bytes)
+        count, excess = divmod(file.size() - _HEADER_BYTES, self._entry_bytes)
         if count < 0 or self._read_header(file) is None:
             self._file = None
             file.close()
             self._disk.remove(self._path)
             return 0
         if excess:
-            file.truncate(HEADER_BYTES + count * self._entry_bytes)
+            file.truncate(_HEADER_BYTES + count * self._entry_bytes)
         return count
 
     def _read_header(self, file: File) -> Seal | None:
         """Return the seal of a valid header; an unsealed one has -1 entries."""
-        data = file.read(0, HEADER_BYTES)
+        data = file.read(0, _HEADER_BYTES)
         magic, version, flags, count, end_offset, checksum = _HEADER.unpack(data)
         if (magic, version) != (self.magic, VERSION):
             return None
@@ -280,3 +291,260 @@ class TimeIndex(Index):
     magic = b"GQTI"
     entry = struct.Struct(">qI")
     __slots__ = ()
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted in this partition; `last_offset` is that of its marker.
+
+    All transactions that started before `last_stable_offset` had ended when the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class AbortedSpans:
+    """Aborted transactions, arranged for fast look-up by batch."""
+
+    __slots__ = ("_spans",)
+
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        # By producer; its transactions do not overlap, so these are in order.
+        self._spans: dict[int, list[tuple[int, int]]] = {}
+        for one in aborted:
+            self._spans.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def cover(self, header: BatchHeader) -> bool:
+        """Return whether a batch belongs to one of the transactions."""
+        spans = self._spans.get(header.producer_id)
+        if spans is None or not header.attributes & TRANSACTIONAL:
+            return False
+        at = bisect_right(spans, header.base_offset, key=lambda span: span[0]) - 1
+        return at >= 0 and header.base_offset <= spans[at][1]
+
+
+class TransactionIndex(Index):
+    """Aborted transactions in the order of their markers, in a file if there are any.
+
+    A read-committed reader receives whole ranges of the log, and a list of aborted transactions to
+    skip. The log itself shows an abort only at a transaction's end, so each abort is indexed in the
+    segment of its marker.
+    """
+
+    magic = b"GQTX"
+    entry = struct.Struct(">qqqq")
+    __slots__ = ()
+
+    def entries(self, number: int = 0) -> Iterator[AbortedTransaction]:
+        """Yield the entries from one on; those in the file are read a block at a time."""
+        size = self._entry_bytes
+        while (left := self._count() - number) > 0:
+            count = min(_BLOCK_ENTRIES, left)
+            data = self._open().read(_HEADER_BYTES + number * size, count * size)
+            for at in range(0, count * size, size):
+                yield AbortedTransaction._make(self._unpack(data[at : at + size], number))
+                number += 1
+        for pending in range(number, len(self)):
+            yield AbortedTransaction._make(self[pending])
+
+    def overlapping(self, first_offset: int, until_offset: int) -> Iterator[AbortedTransaction]:
+        """Yield transactions with their markers at `first_offset` or later.
+
+        They end with the one after which none can have started before `until_offset`.
+        """
+        for aborted in self.entries(self.floor_number(first_offset - 1, by=2) + 1):
+            yield aborted
+            if aborted.last_stable_offset >= until_offset:
+                return
+
+    def write_before(self, offset: int) -> None:
+        """Write the entries whose markers, before `offset`, are synced in the log."""
+        self.write_pending(bisect_left(self._pending, offset, key=lambda entry: entry[2]))
+
+    def seal_found(self) -> Seal | None:
+        """Return the seal; unlike other indexes this one may be complete and empty."""
+        count = self._count()
+        if not count and not self._disk.exists(self._path):
+            return None
+        found = self._read_header(self._open())
+        return found if found is not None and found.entries == count else None
+
+    def cut_from(self, offset: int) -> None:
+        """Drop the transactions whose markers are at `offset` or later."""
+        self.cut(self.floor_number(offset - 1, by=2) + 1)
+
+
+class SegmentIndexes:
+    """The indexes of one segment; those by offset and by time have the same number of entries."""
+
+    __slots__ = (
+        "_sync_due",
+        "aborted",
+        "aborted_count",
+        "indexed_to",
+        "max_timestamp",
+        "newest_relative",
+        "offsets",
+        "times",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        stem: str,
+        suffix: str,
+        *,
+        indexed_to: int,
+        max_timestamp: int,
+        aborted_count: int,
+    ) -> None:
+        self.offsets = OffsetIndex(disk, stem + INDEX_SUFFIX + suffix)
+        self.times = TimeIndex(disk, stem + TIME_INDEX_SUFFIX + suffix)
+        self.aborted = TransactionIndex(disk, stem + TRANSACTION_INDEX_SUFFIX + suffix)
+        # Position of the last batch with an entry.
+        self.indexed_to = indexed_to
+        # The newest record so far, and the relative offset of its batch; NOT_KNOWN only in a
+        # segment that does not grow.
+        self.max_timestamp = max_timestamp
+        self.newest_relative = 0
+        # Number of transactions with their abort marker in the segment, or NOT_KNOWN. An index with
+        # another number of entries is rebuilt from the log.
+        self.aborted_count = aborted_count
+        self._sync_due = _SYNC_ENTRIES
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether the indexes by offset and by time have entries, and equally many."""
+        count = len(self.offsets)
+        return count > 0 and count == len(self.times)
+
+    def add(self, relative: int, position: int, newest: int, newest_relative: int) -> None:
+        """Add a batch to the indexes by offset and by time."""
+        self.offsets.add(relative, position)
+        self.times.add(newest, newest_relative)
+        self.indexed_to = position
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add a transaction whose abort marker is in the segment."""
+        assert self.aborted_count >= 0, "what is not known cannot be added to"
+        self.aborted.add(*aborted)
+        self.aborted_count += 1
+
+    def keep(self, count: int) -> None:
+        """Keep the first `count` entries by offset and by time."""
+        self.offsets.cut(count)
+        self.times.cut(count)
+        last = self.offsets.last()
+        self.indexed_to = 0 if last is None else last[1]
+
+    def drop(self) -> None:
+        """Remove the files by offset and by time; they are rebuilt when they are needed."""
+        self.offsets.remove()
+        self.times.remove()
+
+    # Files
+
+    def write_synced(self, position: int, end_offset: int) -> None:
+        """Write entries, since the log is durable up to a position and offset."""
+        if self.offsets.pending >= _WRITE_ENTRIES_MIN:
+            self._write(self.offsets.count_pending(second_below=position))
+        if self.aborted.pending:
+            self.aborted.write_before(end_offset)
+
+    def write_all(self) -> None:
+        """Write all entries; the caller has synced the log."""
+        self._write(self.offsets.pending)
+        self.aborted.write_pending(self.aborted.pending)
+
+    def _write(self, ready: int) -> None:
+        # Times first: their entries without a counterpart are dropped at the next start.
+        self.times.write_pending(ready)
+        self.offsets.write_pending(ready)
+        self._sync_due -= ready
+
+    @property
+    def files(self) -> list[File]:
+        """Return the files in use, that by offset last."""
+        indexes = (self.times, self.aborted, self.offsets)
+        return [index.file for index in indexes if index.file is not None]
+
+    def take_grown(self) -> list[File]:
+        """Return the files if they have grown enough to be worth a sync."""
+        if self._sync_due > 0:
+            return []
+        self._sync_due = _SYNC_ENTRIES
+        return self.files
+
+    def close(self) -> None:
+        for index in (self.offsets, self.times, self.aborted):
+            index.close()
+
+    def remove(self) -> None:
+        for index in (self.offsets, self.times, self.aborted):
+            index.remove()
+
+    def forget_files(self) -> None:
+        """Become empty in-memory indexes: the names of the files belong to others now."""
+        for index in (self.offsets, self.times, self.aborted):
+            index.forget_file()
+
+    # Seals
+
+    def seal(self, end_offset: int) -> None:
+        """Write everything, and mark the segment as complete; the caller has synced it."""
+        if self.aborted_count > 0:
+            self.aborted.seal(end_offset)
+        has_aborted = self.aborted_count != 0
+        self.offsets.seal(end_offset, has_aborted=has_aborted)
+        self.times.seal(end_offset, has_aborted=has_aborted)
+
+    def seal_found(self) -> Seal | None:
+        """Return the seal, if the indexes by offset and by time have the same; load its count."""
+        seal = self.offsets.seal_found()
+        if seal is None or seal != self.times.seal_found():
+            return None
+        self.aborted_count = NOT_KNOWN if seal.has_aborted else 0
+        return seal
+
+    # Aborted transactions
+
+    def is_aborted_known(self, end_offset: int) -> bool:
+        """Return whether the index of aborted transactions is complete, up to the segment's end."""
+        if self.aborted_count == NOT_KNOWN:
+            seal = self.aborted.seal_found()
+            if seal is None or seal.end_offset != end_offset:
+                return False
+            self.aborted_count = seal.entries
+        return len(self.aborted) == self.aborted_count
+
+    def replace_aborted(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        """Replace the index of aborted transactions by what the log contains."""
+        self.aborted.remove()
+        self.aborted_count = 0
+        for one in aborted:
+            self.add_aborted(one)
+
+    def truncate_aborted(self, offset: int) -> None:
+        """Drop the transactions whose markers are at `offset` or later."""
+        try:
+            if self.aborted_count > 0:
+                self.aborted.unseal()
+                self.aborted.cut_from(offset)
+                self.aborted_count = len(self.aborted)
+        except DamagedIndex:
+            self.aborted_count = NOT_KNOWN
+        if self.aborted_count == NOT_KNOWN:
+            self.aborted.remove()
+
+
+def aborted_by(
+    marker: BatchHeader, *, first_offset: int, still_open: Iterable[int]
+) -> AbortedTransaction:
+    """Return the entry for a marker; `still_open` are the first offsets of the others, in order."""
+    stable = next(iter(still_open), marker.next_offset)
+    return AbortedTransaction(marker.producer_id, first_offset, marker.base_offset, stable)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
 
-from goqueue.model.batch import BatchHeader
+from goqueue.model.batch import BatchHeader, read_header
 from goqueue.storage.commit_journal import Tail
+from goqueue.storage.damage import RELATIVE_OFFSET_MAX, Located, Place
 from goqueue.storage.disk import Disk, File
 from goqueue.storage.framed import read_framed, write_framed
-from goqueue.storage.log_reading import ReadableLog, place_of
-from goqueue.storage.log_reading import Slice as Slice
 from goqueue.storage.recovery import recover_segments
-from goqueue.storage.scanning import EPOCH_MAX, RELATIVE_OFFSET_MAX
-from goqueue.storage.segment import LOG_SUFFIX, Segment, segment_name
+from goqueue.storage.segment import EPOCH_MAX, LOG_SUFFIX, Segment, SegmentState, segment_name
 from goqueue.storage.swap import begin_swap, finish_swap
 
 _START_FILE = "start-offset"
@@ -25,6 +24,9 @@ _START_MAGIC = b"GQSO"
 _CLEANED_FILE = "cleaned-offset"
 _CLEANED_MAGIC = b"GQCO"
 _VERSION = 1
+_READ_BYTES = 1 << 20
+
+_aborted_count = attrgetter("indexes.aborted_count")
 
 
 @dataclass(slots=True)
@@ -42,15 +44,6 @@ class LogSettings:
     tombstone_retention_ms: int = 24 * 3600 * 1000
     compaction_lag_ms_min: int = 0
     compaction_lag_ms_max: int = (1 << 63) - 1
-
-
-class SegmentState(msgspec.Struct, array_like=True):
-    base_offset: int
-    size: int
-    end_offset: int
-    max_timestamp: int
-    created_ms: int
-    aborted_count: int = 0
 
 
 class LogState(msgspec.Struct, array_like=True):
@@ -99,17 +92,54 @@ class SyncPoint(NamedTuple):
                 pass  # Indexes are rebuilt if they are lost.
 
 
-class Log(ReadableLog):
+class Slice(NamedTuple):
+    """Whole batches in a file; if `is_trusted` they may be sent unverified (zero-copy)."""
+
+    segment: Segment
+    position: int
+    length: int
+    is_trusted: bool
+    offset: int  # of the first batch
+
+    @property
+    def file(self) -> File:
+        return self.segment.file
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset after the last batch."""
+        return self.segment.offset_at(self.position + self.length)
+
+    def read(self) -> bytes:
+        """Return the bytes of the batches, verified unless this process wrote them.
+
+        Damage ends what is returned; damage in the very first batch raises `CorruptBatch`.
+        """
+        if self.is_trusted:
+            return self.segment.file.read(self.position, self.length)
+        return self.read_checked()
+
+    def read_checked(self) -> bytes:
+        """Return the same, always verified, for records passed on without their checksum."""
+        return self.segment.read_checked(Place(self.position, self.offset), self.length)
+
+
+class Log:
     """Offsets `start_offset` to `end_offset`, the latter excluded."""
 
     __slots__ = (
-        "_disk",
+        "_bases",
         "_epoch_max",
         "_index_files",
         "_unsealed",
+        "active",
         "cleaned_offset",
+        "disk",
+        "end_offset",
         "folder",
+        "segments",
         "settings",
+        "start_offset",
     )
 
     def __init__(
@@ -122,10 +152,11 @@ class Log(ReadableLog):
         start_offset: int,
         cleaned_offset: int,
     ) -> None:
-        super().__init__(segments, start_offset=start_offset)
-        self._disk = disk
+        self.disk = disk
         self.folder = folder
         self.settings = settings
+        self.start_offset = max(start_offset, segments[0].base_offset)
+        self._set_segments(segments)
         # Up to here compaction has removed duplicate keys.
         self.cleaned_offset = cleaned_offset
         self._unsealed: list[Segment] = []
@@ -166,19 +197,9 @@ class Log(ReadableLog):
     @classmethod
     def reopen(cls, disk: Disk, folder: str, settings: LogSettings, state: LogState) -> Log:
         """Open a cleanly closed log without reading its files."""
+        last = state.segments[-1]
         segments = [
-            Segment(
-                disk,
-                folder,
-                one.base_offset,
-                _closed_file(disk, f"{folder}/{segment_name(one.base_offset)}{LOG_SUFFIX}", one),
-                size=one.size,
-                end_offset=one.end_offset,
-                created_ms=one.created_ms,
-                max_timestamp=one.max_timestamp,
-                aborted_count=one.aborted_count,
-                is_sealed=one is not state.segments[-1],
-            )
+            Segment(disk, folder, _closed_file(disk, folder, one), one, is_sealed=one is not last)
             for one in state.segments
         ]
         return cls(
@@ -189,6 +210,17 @@ class Log(ReadableLog):
             start_offset=state.start_offset,
             cleaned_offset=state.cleaned_offset,
         )
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        """Set the segments, and what is derived from them for the sake of appends and reads."""
+        self.segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.end_offset = self.active.end_offset
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
 
     @property
     def has_unsealed(self) -> bool:
@@ -214,16 +246,18 @@ class Log(ReadableLog):
         """Append a batch that is stamped with the end offset."""
         active = self._segment_for(len(batch), header.next_offset, now_ms)
         active.append(batch, header, index_interval_bytes=self.settings.index_interval_bytes)
+        self.end_offset = active.end_offset
 
     def append_run(self, run: bytes, next_offset: int, *, now_ms: int) -> None:
         """Append batches stamped with the end offset and those after it: all or none."""
         active = self._segment_for(len(run), next_offset, now_ms)
         interval = self.settings.index_interval_bytes
         active.append_run(run, next_offset, index_interval_bytes=interval)
+        self.end_offset = next_offset
 
     def _segment_for(self, size: int, next_offset: int, now_ms: int) -> Segment:
         """Return the newest segment, or a new one if that is full."""
-        active, settings = self.segments[-1], self.settings
+        active, settings = self.active, self.settings
         if active.size and (
             active.size + size > settings.segment_bytes
             or now_ms - active.created_ms >= settings.segment_ms
@@ -234,18 +268,17 @@ class Log(ReadableLog):
 
     def roll(self, *, now_ms: int) -> Segment:
         """Start a new segment. The old one is sealed once it has been synced."""
-        old = self.segments[-1]
-        new = Segment.create(self._disk, self.folder, old.end_offset, now_ms=now_ms)
+        new = Segment.create(self.disk, self.folder, self.end_offset, now_ms=now_ms)
         new.epoch_max = self._epoch_max
-        self._unsealed.append(old)
+        self._unsealed.append(self.active)
         self.segments.append(new)
         self._bases.append(new.base_offset)
+        self.active = new
         return new
 
     def sync_point(self) -> SyncPoint:
         """Return what to sync so that everything appended so far is durable."""
-        active = self.segments[-1]
-        sealed = list(self._unsealed)
+        active, sealed = self.active, list(self._unsealed)
         files = [segment.file for segment in sealed]
         indexes, self._index_files = self._index_files, []
         return SyncPoint(
@@ -260,12 +293,11 @@ class Log(ReadableLog):
                 if segment in self._unsealed:
                     segment.seal()
                     self._unsealed.remove(segment)
-                    self._index_files += segment.take_index_files()
-            if point.active is self.segments[-1]:
-                point.active.synced(min(point.position, point.active.size))
-                if point.active.aborted.pending:
-                    point.active.aborted.write_before(point.end_offset)
-                self._index_files += point.active.take_index_files()
+                    self._index_files += segment.indexes.files
+            if point.active is self.active:
+                indexes = point.active.indexes
+                indexes.write_synced(min(point.position, point.active.size), point.end_offset)
+                self._index_files += indexes.take_grown()
         except OSError:
             pass  # No space for index entries; they stay in memory until there is.
 
@@ -274,13 +306,90 @@ class Log(ReadableLog):
         active = point.active
         active.durable_to = max(active.durable_to, min(point.position, active.size))
 
-    def is_roll_due(self, now_ms: int) -> bool:
-        """Return whether the newest segment is old enough to be closed even without a write."""
-        settings, active = self.settings, self.segments[-1]
-        age_max = settings.segment_ms
-        if settings.is_compacting:
-            age_max = min(age_max, settings.compaction_lag_ms_max)
-        return active.size > 0 and now_ms - active.created_ms >= age_max
+    # Reads
+
+    @property
+    def damaged_from(self) -> int | None:
+        """Return the first offset that a read found damaged; None if there is none.
+
+        Damage that no read has met is unknown here.
+        """
+        offsets = [
+            damage.place.offset
+            for segment in self.segments
+            if segment.damages
+            for damage in segment.damages.values()
+            if damage.place.offset >= self.start_offset
+        ]
+        return min(offsets, default=None)
+
+    def read(self, offset: int, *, bytes_max: int, until_offset: int) -> Slice | None:
+        """Return whole batches from the one that contains `offset` on, before `until_offset`.
+
+        There is at least one batch, however large, unless `offset` is at the end. Damage raises
+        `CorruptBatch`, whose `next_offset` is where to continue.
+        """
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        while number < len(self.segments):
+            segment = self.segments[number]
+            located = segment.locate(offset)
+            if located is not None:
+                if located.header.base_offset >= until_offset:
+                    return None
+                return self._slice(segment, located, bytes_max, until_offset)
+            number += 1
+        return None
+
+    def _slice(self, segment: Segment, first: Located, bytes_max: int, until_offset: int) -> Slice:
+        start, header = first
+        end = Place(segment.size, segment.end_offset)
+        if until_offset < end.offset:
+            end = segment.place_of(until_offset)
+        if end.position - start > bytes_max:
+            after = Place(start, header.base_offset)
+            end = min(end, segment.cut_place(start + bytes_max, after=after))
+        if end.position < start + header.size:
+            end = Place(start + header.size, header.next_offset)
+        segment.remember(end)
+        is_trusted = start >= segment.trusted_from
+        return Slice(segment, start, end.position - start, is_trusted, header.base_offset)
+
+    def has_aborted(self, offset: int) -> bool:
+        """Return whether there may be aborted transactions with records from `offset` on."""
+        number = max(0, bisect_right(self._bases, offset) - 1)
+        return any(map(_aborted_count, self.segments[number:]))
+
+    def distrust(self, offset: int) -> None:
+        """Verify again what is read from here: a reader may have received damaged bytes."""
+        segment = self.segments[max(0, bisect_right(self._bases, offset) - 1)]
+        segment.trusted_from = segment.size
+
+    def batches(self, offset: int, *, until_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Yield whole, verified batches one by one; damage raises `CorruptBatch`."""
+        while offset < until_offset:
+            part = self.read(offset, bytes_max=_READ_BYTES, until_offset=until_offset)
+            if part is None:
+                return
+            # The caller acts on the content, so bytes that this process wrote are verified as well.
+            place = Place(part.position, part.offset)
+            data = part.segment.read_checked(place, part.length)
+            view, at = memoryview(data), 0
+            while at < len(data):
+                header = read_header(data, at)
+                yield header, bytes(view[at : at + header.size])
+                at += header.size
+                offset = header.next_offset
+
+    def headers(self, offset: int) -> Iterator[BatchHeader]:
+        """Yield the headers of all readable batches from the one that contains `offset` on."""
+        return (located.header for _, located in self.located(offset))
+
+    def located(self, offset: int) -> Iterator[tuple[Segment, Located]]:
+        """Yield the same, with their segments and positions."""
+        for segment in list(self.segments):
+            if segment.end_offset > offset:
+                for located in segment.readable(offset):
+                    yield segment, located
 
     # Deletion
 
@@ -292,27 +401,7 @@ class Log(ReadableLog):
     def mark_cleaned(self, offset: int) -> None:
         """Record durably that compaction has reached `offset`."""
         self.cleaned_offset = offset
-        _write_offset(self._disk, f"{self.folder}/{_CLEANED_FILE}", _CLEANED_MAGIC, offset)
-
-    def take_expired(self, *, now_ms: int, until_offset: int) -> list[Segment]:
-        """Take out the segments expired by retention; the caller removes their files."""
-        settings, excess = self.settings, 0
-        if settings.is_deleting and settings.retention_bytes >= 0:
-            excess = self.size - settings.retention_bytes
-        count = 0
-        for segment in self.segments[:-1]:
-            is_old = (
-                settings.is_deleting
-                and settings.retention_ms >= 0
-                and now_ms - _age_timestamp(segment) > settings.retention_ms
-            )
-            is_excess = excess >= segment.size > 0
-            is_before_start = segment.end_offset <= self.start_offset
-            if segment.end_offset > until_offset or not (is_old or is_excess or is_before_start):
-                break
-            excess -= segment.size
-            count += 1
-        return self.take_segments(count)
+        _write_offset(self.disk, f"{self.folder}/{_CLEANED_FILE}", _CLEANED_MAGIC, offset)
 
     def take_segments(self, count: int) -> list[Segment]:
         """Take out the oldest `count` segments, which moves the start of the log."""
@@ -324,16 +413,6 @@ class Log(ReadableLog):
             self._unsealed = [one for one in self._unsealed if one not in taken]
         return taken
 
-    def is_active_expired(self, now_ms: int) -> bool:
-        """Return whether even the newest record has expired."""
-        settings, active = self.settings, self.segments[-1]
-        return (
-            settings.is_deleting
-            and settings.retention_ms >= 0
-            and active.size > 0
-            and now_ms - _age_timestamp(active) > settings.retention_ms
-        )
-
     def has_run(self, segments: list[Segment]) -> bool:
         """Return whether these segments are still here, one after the other."""
         if segments[0] not in self.segments:
@@ -344,25 +423,26 @@ class Log(ReadableLog):
     def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
         """Replace segments by rewritten ones."""
         first = self.segments.index(old[0])
-        self.segments[first : first + len(old)] = new
-        self._bases = [segment.base_offset for segment in self.segments]
+        self._set_segments([*self.segments[:first], *new, *self.segments[first + len(old) :]])
         for segment in new:
             segment.epoch_max = self._epoch_max
 
     def truncate(self, offset: int) -> None:
         """Drop everything from `offset` on, with the whole batch that contains it. Blocks."""
         if offset < self.segments[0].base_offset:
-            self.restart(offset, now_ms=self.segments[-1].created_ms)
+            self.restart(offset, now_ms=self.active.created_ms)
             return
         kept = max(1, bisect_right(self._bases, offset - 1))
         self._drop(self.segments[kept:])
-        del self.segments[kept:]
-        del self._bases[kept:]
-        active = self.segments[-1]
+        self._set_segments(self.segments[:kept])
+        active = self.active
         self._unsealed = [one for one in self._unsealed if one in self.segments[:-1]]
         # A sealed segment grows again even if nothing of it is dropped, so its seal must go.
         if offset < active.end_offset or active.is_sealed:
-            active.truncate(place_of(active, offset))
+            try:
+                active.truncate(active.place_of(offset))
+            finally:
+                self.end_offset = active.end_offset
         if self.cleaned_offset > self.end_offset:
             self.mark_cleaned(self.end_offset)
         if self.start_offset > self.end_offset:
@@ -373,24 +453,23 @@ class Log(ReadableLog):
         self._write_start(offset)
         self._drop(self.segments)
         self._unsealed.clear()
-        self.segments = [Segment.create(self._disk, self.folder, offset, now_ms=now_ms)]
-        self.segments[0].epoch_max = self._epoch_max
-        self._bases = [offset]
+        self._set_segments([Segment.create(self.disk, self.folder, offset, now_ms=now_ms)])
+        self.active.epoch_max = self._epoch_max
         if self.cleaned_offset:
             self.mark_cleaned(offset)
 
     def _drop(self, segments: list[Segment]) -> None:
         """Remove the files of segments atomically."""
-        there = [one for one in segments if self._disk.exists(one.file.path)]
+        there = [one for one in segments if self.disk.exists(one.file.path)]
         if there:
             removed = [segment.base_offset for segment in there]
-            begin_swap(self._disk, self.folder, removed=removed, added=[])
+            begin_swap(self.disk, self.folder, removed=removed, added=[])
             for segment in there:
                 segment.retire()
-            finish_swap(self._disk, self.folder)
+            finish_swap(self.disk, self.folder)
 
     def _write_start(self, offset: int) -> None:
-        _write_offset(self._disk, f"{self.folder}/{_START_FILE}", _START_MAGIC, offset)
+        _write_offset(self.disk, f"{self.folder}/{_START_FILE}", _START_MAGIC, offset)
         self.start_offset = offset
 
     def close(self) -> LogState:
@@ -399,32 +478,16 @@ class Log(ReadableLog):
             segment.seal()
         self._unsealed.clear()
         for segment in self.segments:
-            segment.write_indexes()
+            segment.indexes.write_all()
             segment.close()
-        return LogState(
-            self.start_offset,
-            [
-                SegmentState(
-                    one.base_offset,
-                    one.size,
-                    one.end_offset,
-                    one.max_timestamp,
-                    one.created_ms,
-                    one.aborted_count,
-                )
-                for one in self.segments
-            ],
-            self.cleaned_offset,
-        )
+        states = [segment.state() for segment in self.segments]
+        return LogState(self.start_offset, states, self.cleaned_offset)
 
 
-def _closed_file(disk: Disk, path: str, state: SegmentState) -> File:
+def _closed_file(disk: Disk, folder: str, state: SegmentState) -> File:
     """Return the file of a segment; an empty one may not exist and is created when needed."""
+    path = f"{folder}/{segment_name(state.base_offset)}{LOG_SUFFIX}"
     return disk.open(path) if state.size else disk.create(path, lazily=True)
-
-
-def _age_timestamp(segment: Segment) -> int:
-    return segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
 
 
 def _read_offset(disk: Disk, path: str, magic: bytes) -> int:

@@ -17,12 +17,11 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
-from goqueue.model.batch import HEADER_BYTES, read_header
 from goqueue.model.errors import CorruptBatch
+from goqueue.storage.damage import Located, Place, header_at
 from goqueue.storage.disk import Disk
-from goqueue.storage.index import DamagedIndex
-from goqueue.storage.scanning import Place
-from goqueue.storage.segment import LOG_SUFFIX, Segment
+from goqueue.storage.index import NOT_KNOWN, DamagedIndex
+from goqueue.storage.segment import LOG_SUFFIX, Segment, SegmentState
 from goqueue.storage.swap import drop_leftovers, finish_swap
 
 _LOG_NAME = re.compile(r"\d{20}\.log")
@@ -53,7 +52,7 @@ def recover_segments(
     first_open = _accept_sealed(segments, reports)
     # A crash during a truncation leaves a sealed segment at the end. It will grow, and its old seal
     # must not be found again after that.
-    segments[-1].index.unseal()
+    segments[-1].indexes.offsets.unseal()
     for number in range(first_open, len(segments)):
         segment = segments[number]
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
@@ -77,9 +76,8 @@ def _open_segments(disk: Disk, folder: str, *, now_ms: int) -> list[Segment]:
     for name in names:
         base = int(name[: -len(LOG_SUFFIX)])
         file = disk.open(f"{folder}/{name}")
-        size = file.size()
-        segment = Segment(disk, folder, base, file, size=size, end_offset=base, created_ms=now_ms)
-        segments.append(segment)
+        state = SegmentState(base, file.size(), base, NOT_KNOWN, now_ms, NOT_KNOWN)
+        segments.append(Segment(disk, folder, file, state))
     return segments
 
 
@@ -92,7 +90,7 @@ def _accept_sealed(segments: list[Segment], reports: list[str]) -> int:
     for segment, following in pairwise(segments[: first_open + 1]):
         if not segment.is_sealed:
             # The seal was lost, but not the log: it was synced before the sealed one after it.
-            segment.drop_indexes()
+            segment.indexes.drop()
             segment.is_sealed = True
             segment.end_offset = following.base_offset
         if segment.end_offset != following.base_offset:
@@ -142,17 +140,27 @@ def _recover_tail(
 
 def _last_indexed(segment: Segment) -> tuple[int, Place]:
     """Return the last indexed place with an intact batch, and the number of entries before it."""
-    for number in range(min(len(segment.index), len(segment.times)) - 1, -1, -1):
+    offsets, times = segment.indexes.offsets, segment.indexes.times
+    for number in range(min(len(offsets), len(times)) - 1, -1, -1):
         try:
-            relative, position = segment.index[number]
+            relative, position = offsets[number]
             if number:
-                segment.index[number - 1], segment.times[number - 1]
+                offsets[number - 1], times[number - 1]
         except DamagedIndex:
             continue
         place = Place(position, segment.base_offset + relative)
-        if segment.is_batch_at(place):
+        if _is_batch_at(segment, place):
             return number, place
     return 0, Place(0, segment.base_offset)
+
+
+def _is_batch_at(segment: Segment, place: Place) -> bool:
+    """Return whether there is an intact batch at a place."""
+    header = header_at(segment, place.position)
+    if header is None or header.base_offset != place.offset:
+        return False
+    is_possible = segment.is_possible(header, place.position)
+    return is_possible and segment.read_batch(Located(place.position, header)) is not None
 
 
 def _is_unwritten(segment: Segment, position: int) -> bool:
@@ -162,10 +170,9 @@ def _is_unwritten(segment: Segment, position: int) -> bool:
 
 def _was_last_batch(segment: Segment, damaged: Place, next_base: int) -> bool:
     """Return whether the damaged end of a segment was a whole batch, since the next one fits it."""
-    data = segment.file.read(damaged.position, HEADER_BYTES)
-    if len(data) < HEADER_BYTES or _is_unwritten(segment, damaged.position):
+    header = header_at(segment, damaged.position)
+    if header is None or _is_unwritten(segment, damaged.position):
         return False
-    header = read_header(data)
     return (
         damaged.position + header.size == segment.size
         or damaged.offset + header.last_offset_delta + 1 == next_base

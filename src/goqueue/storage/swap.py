@@ -11,7 +11,8 @@ import msgspec
 
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
-from goqueue.storage.segment import INDEX_SUFFIXES, LOG_SUFFIX, segment_name
+from goqueue.storage.index import INDEX_SUFFIXES
+from goqueue.storage.segment import LOG_SUFFIX, segment_name
 
 CLEANED_SUFFIX = ".cleaned"
 _SWAP_FILE = "swap"

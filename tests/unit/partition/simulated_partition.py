@@ -8,7 +8,14 @@ from goqueue.model.batch import Record, decode_batch, encode_batch, read_header
 from goqueue.model.compression import Compression
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
-from goqueue.partition import Appended, Partition, PartitionSettings, PartitionState
+from goqueue.partition import (
+    Appended,
+    Partition,
+    PartitionSettings,
+    PartitionState,
+    recover_partition,
+    reopen_partition,
+)
 from tests.simulation.disk import SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
@@ -36,9 +43,9 @@ class SimulatedPartition:
     # The broker's part
 
     def sync(self) -> None:
-        flush = self.partition.flush()
+        flush = self.partition.durability.flush()
         flush.run()
-        self.partition.flushed(flush)
+        self.partition.durability.flushed(flush)
 
     def keep_snapshot(self) -> None:
         """Have the snapshot of the producers reach the disk, as it does by and by."""
@@ -57,7 +64,7 @@ class SimulatedPartition:
         return state
 
     def reopen(self, state: PartitionState) -> None:
-        self.partition = Partition.reopen(
+        self.partition = reopen_partition(
             NAME,
             self.disk,
             FOLDER,
@@ -70,7 +77,7 @@ class SimulatedPartition:
         )
 
     def _recover(self) -> Partition:
-        partition, _ = Partition.recover(
+        partition, _ = recover_partition(
             NAME,
             self.disk,
             FOLDER,

@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from goqueue.partition import PartitionSettings
-from goqueue.partition import copy as copy_module
+from goqueue.partition import durability as durability_module
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
 from tests.unit.partition.simulated_partition import SimulatedPartition
@@ -83,14 +83,14 @@ def test_epochs_are_known_again_after_a_crash() -> None:
         simulated.sync()
     simulated.crash()
     assert simulated.partition.epochs.entries == [(0, 0), (1, 2), (3, 4)]
-    assert simulated.partition.epoch_end(1) == (1, 4)
-    assert simulated.partition.epoch_end(3) == (3, 6)
+    assert simulated.partition.replica.epoch_end(1) == (1, 4)
+    assert simulated.partition.replica.epoch_end(3) == (3, 6)
 
 
 def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     simulated = SimulatedPartition()
     for epoch in (0, 1, 3):
         simulated.leader_epoch = epoch
@@ -107,7 +107,7 @@ def test_epochs_are_known_again_though_a_snapshot_spares_reading_the_log(
 def test_the_first_epoch_begins_at_the_first_offset_though_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     simulated = SimulatedPartition(PartitionSettings(log=LogSettings(index_interval_bytes=1)))
     for value in "abcd":
         simulated.append(value)
@@ -145,7 +145,7 @@ def test_a_saved_epoch_that_replaced_another_is_saved_too() -> None:
     simulated.partition.leader_epoch = 2
     simulated.append("b")
     simulated.sync()
-    simulated.partition.delete_before(1)
+    simulated.partition.retention.delete_before(1)
     assert simulated.partition.epochs.entries == [(2, 1)]
     simulated.partition.leader_epoch = 3
     simulated.append("c")
@@ -167,7 +167,7 @@ def test_a_client_of_an_older_leader_is_fenced_and_one_of_a_newer_asked_to_wait(
 def test_an_epoch_that_was_found_in_the_log_is_saved_before_a_snapshot_hides_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     settings = PartitionSettings(log=LogSettings(index_interval_bytes=1))
     simulated = SimulatedPartition(settings, leader_epoch=1)
     simulated.append("a")

@@ -44,21 +44,21 @@ def test_elsewhere_records_are_committed_by_the_write() -> None:
     simulated = SimulatedPartition(waits_for_sync=False)
     outcome = simulated.ack(simulated.append("a").last_offset)
     assert (outcome, simulated.partition.high_watermark, simulated.values()) == ([None], 1, ["a"])
-    assert simulated.partition.is_dirty
+    assert simulated.partition.durability.is_dirty
     simulated.sync()
-    assert not simulated.partition.is_dirty
+    assert not simulated.partition.durability.is_dirty
 
 
 def test_a_sync_commits_what_was_written_before_it_began() -> None:
     simulated = SimulatedPartition()
     early = simulated.ack(simulated.append("early").last_offset)
-    flush = simulated.partition.flush()
+    flush = simulated.partition.durability.flush()
     late = simulated.ack(simulated.append("late").last_offset)
     flush.run()
-    simulated.partition.flushed(flush)
+    simulated.partition.durability.flushed(flush)
     assert (early, late) == ([None], [])
     assert simulated.values() == ["early"]
-    assert simulated.partition.is_dirty
+    assert simulated.partition.durability.is_dirty
     simulated.sync()
     assert late == [None]
 
@@ -94,11 +94,11 @@ def test_a_repetition_waits_for_the_sync_of_the_original() -> None:
 def test_the_high_watermark_never_moves_back() -> None:
     simulated = SimulatedPartition()
     simulated.append("a")
-    old = simulated.partition.flush()
+    old = simulated.partition.durability.flush()
     simulated.append("b")
     simulated.sync()
     old.run()
-    simulated.partition.flushed(old)
+    simulated.partition.durability.flushed(old)
     assert simulated.partition.high_watermark == 2
 
 
@@ -169,7 +169,7 @@ def test_a_read_outside_the_log_is_out_of_range(offset: int) -> None:
     simulated.append("a", "b")
     simulated.append("c", "d")
     simulated.sync()
-    simulated.partition.delete_before(2)
+    simulated.partition.retention.delete_before(2)
     with pytest.raises(OffsetOutOfRange, match="offsets 2 to 4 are"):
         simulated.partition.read(offset, bytes_max=1000)
 
@@ -221,9 +221,9 @@ def test_records_before_an_offset_can_be_forgotten() -> None:
     for value in "abcd":
         simulated.append(value)
     simulated.sync()
-    assert simulated.partition.delete_before(2) == 2
+    assert simulated.partition.retention.delete_before(2) == 2
     assert simulated.values() == ["c", "d"]
-    assert simulated.partition.delete_before(1) == 2, "the start never moves back"
+    assert simulated.partition.retention.delete_before(1) == 2, "the start never moves back"
 
 
 def test_minus_one_forgets_everything_that_is_committed() -> None:
@@ -231,7 +231,7 @@ def test_minus_one_forgets_everything_that_is_committed() -> None:
     simulated.append("a")
     simulated.sync()
     simulated.append("uncommitted")
-    assert simulated.partition.delete_before(-1) == 1
+    assert simulated.partition.retention.delete_before(-1) == 1
     simulated.sync()
     assert simulated.values() == ["uncommitted"]
 
@@ -243,7 +243,7 @@ def test_what_is_not_committed_cannot_be_forgotten(offset: int) -> None:
     simulated.sync()
     simulated.append("uncommitted")
     with pytest.raises(OffsetOutOfRange):
-        simulated.partition.delete_before(offset)
+        simulated.partition.retention.delete_before(offset)
 
 
 def test_what_is_forgotten_stays_so_after_a_crash() -> None:
@@ -251,7 +251,7 @@ def test_what_is_forgotten_stays_so_after_a_crash() -> None:
     for value in "abc":
         simulated.append(value)
     simulated.sync()
-    simulated.partition.delete_before(2)
+    simulated.partition.retention.delete_before(2)
     simulated.crash()
     assert simulated.values() == ["c"]
     assert simulated.partition.start_offset == 2
@@ -263,7 +263,7 @@ def test_forgetting_on_a_full_disk_is_refused_with_the_reason() -> None:
     simulated.sync()
     simulated.disk.fill_after(0)
     with pytest.raises(StorageFull):
-        simulated.partition.delete_before(1)
+        simulated.partition.retention.delete_before(1)
     assert simulated.values() == ["a"]
 
 
@@ -276,12 +276,12 @@ def test_a_failed_sync_acknowledges_nobody_and_ends_writing_but_not_reading() ->
     simulated.sync()
     outcome = simulated.ack(simulated.append("doubtful").last_offset)
     simulated.disk.fail_syncs(1)
-    flush = simulated.partition.flush()
+    flush = simulated.partition.durability.flush()
     with pytest.raises(OSError, match="Input/output error") as failure:
         flush.run()
     simulated.partition.fail(failure.value)
     assert isinstance(outcome[0], StorageFailed)
-    assert not simulated.partition.is_dirty
+    assert not simulated.partition.durability.is_dirty
     with pytest.raises(StorageFailed, match=r"Restart the node"):
         simulated.append("after")
     assert isinstance(simulated.ack(1)[0], StorageFailed)
@@ -322,10 +322,10 @@ def test_a_deleted_partition_tells_everyone_who_waits_or_asks() -> None:
 def test_a_sync_that_was_on_its_way_does_not_wake_a_deleted_partition() -> None:
     simulated = SimulatedPartition()
     outcome = simulated.ack(simulated.append("a").last_offset)
-    flush = simulated.partition.flush()
+    flush = simulated.partition.durability.flush()
     simulated.partition.retire(UnknownTopic("orders"))
     flush.run()
-    simulated.partition.flushed(flush)
+    simulated.partition.durability.flushed(flush)
     assert len(outcome) == 1
 
 

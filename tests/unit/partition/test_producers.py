@@ -14,7 +14,7 @@ from goqueue.model.errors import (
     StorageFailed,
 )
 from goqueue.partition import PartitionSettings
-from goqueue.partition import copy as copy_module
+from goqueue.partition import durability as durability_module
 from goqueue.partition import history as history_module
 from tests.unit.partition.simulated_partition import NOW_MS, SimulatedPartition
 
@@ -188,7 +188,7 @@ def test_producers_are_known_again_after_a_clean_stop() -> None:
 def test_producers_are_known_again_from_a_snapshot_and_the_log_after_it(
     snapshot_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", snapshot_bytes)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", snapshot_bytes)
     simulated = SimulatedPartition()
     for number in range(8):
         simulated.send(number)
@@ -201,7 +201,7 @@ def test_producers_are_known_again_from_a_snapshot_and_the_log_after_it(
 
 
 def test_a_snapshot_spares_reading_the_log_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     simulated = SimulatedPartition()
     simulated.send(0, 5)
     simulated.sync()
@@ -215,10 +215,10 @@ def test_a_snapshot_spares_reading_the_log_before_it(monkeypatch: pytest.MonkeyP
 def test_a_snapshot_does_not_know_batches_that_came_while_it_was_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     simulated = SimulatedPartition()
     simulated.send(0)
-    flush = simulated.partition.flush()
+    flush = simulated.partition.durability.flush()
     write_framed = history_module.write_framed
 
     def write_after_another_batch(*args: Any, **fields: Any) -> None:
@@ -236,7 +236,7 @@ def test_a_snapshot_does_not_know_batches_that_came_while_it_was_written(
 
 
 def test_a_damaged_snapshot_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     simulated = SimulatedPartition()
     _write_history(simulated)
     simulated.keep_snapshot()
@@ -248,7 +248,7 @@ def test_a_damaged_snapshot_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -
 def test_a_full_disk_costs_the_snapshot_and_not_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
     simulated = SimulatedPartition()
     appended = simulated.send(0)
     outcome = simulated.ack(appended.last_offset)
@@ -291,7 +291,7 @@ def test_a_truncation_takes_back_what_producers_wrote_there() -> None:
     simulated.send(1)
     simulated.send(0, producer=8)
     simulated.sync()
-    simulated.partition.truncate(1, StorageFailed("gone"), now_ms=NOW_MS)
+    simulated.partition.replica.truncate(1, StorageFailed("gone"), now_ms=NOW_MS)
     assert [one.producer_id for one in simulated.partition.producers] == [7]
     assert simulated.send(1).base_offset == 1
 

@@ -93,7 +93,7 @@ def test_deleted_records_do_not_count() -> None:
     till.write(1, "a")
     till.commit(1)
     till.sync()
-    till.partition.delete_before(42)
+    till.partition.retention.delete_before(42)
     assert till.partition.records_end() == 42
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.model.errors import CorruptBatch, FencedLeaderEpoch, NotLeader, StorageFailed
-from goqueue.partition import Partition, PartitionSettings
+from goqueue.partition import Partition, PartitionSettings, recover_partition
 from goqueue.partition.epochs import LeaderEpochs
 from goqueue.storage.log import LogSettings
 from tests.unit.partition.simulated_partition import (
@@ -30,7 +30,7 @@ class Copy(SimulatedPartition):
         super().__init__(settings)
 
     def _recover(self) -> Partition:
-        partition, self.reports = Partition.recover(
+        partition, self.reports = recover_partition(
             NAME,
             self.disk,
             FOLDER,
@@ -44,8 +44,8 @@ class Copy(SimulatedPartition):
             is_sole=self.is_sole,
             before_cut=lambda: self.cuts.append(self.size),
         )
-        self.was_doubted = partition.is_suspect
-        partition.become_follower(3, leader=1)
+        self.was_doubted = partition.replica.is_suspect
+        partition.replica.become_follower(3, leader=1)
         return partition
 
     @property
@@ -54,7 +54,7 @@ class Copy(SimulatedPartition):
         return len(self.disk.read_whole(f"{FOLDER}/{0:020d}.log"))
 
     def take(self, *batches: bytearray) -> None:
-        self.partition.append_replicated(memoryview(b"".join(batches)), now_ms=NOW_MS)
+        self.partition.replica.append(memoryview(b"".join(batches)), now_ms=NOW_MS)
 
 
 def stamped(*values: str, offset: int, epoch: int) -> bytearray:
@@ -100,7 +100,7 @@ def test_a_replica_takes_no_writes_before_it_leads() -> None:
         copy.append("a")
     with pytest.raises(NotLeader):
         copy.partition.write(memoryview(batch_of("a")), now_ms=NOW_MS)
-    copy.partition.become_leader(4)
+    copy.partition.replica.become_leader(4)
     assert copy.append("a").base_offset == 0
 
 
@@ -108,31 +108,31 @@ def test_nobody_leads_in_an_epoch_that_has_records_already() -> None:
     copy = Copy()
     copy.take(stamped("a", offset=0, epoch=3))
     with pytest.raises(FencedLeaderEpoch):
-        copy.partition.become_leader(3)
+        copy.partition.replica.become_leader(3)
     with pytest.raises(FencedLeaderEpoch):
-        copy.partition.become_follower(2, leader=2)
+        copy.partition.replica.become_follower(2, leader=2)
 
 
 def test_a_followers_high_watermark_is_the_leaders_as_far_as_it_has_come() -> None:
     copy = Copy()
     copy.take(stamped("a", "b", offset=0, epoch=1))
-    copy.partition.follow(high_watermark=1, start_offset=0)
+    copy.partition.replica.follow(high_watermark=1, start_offset=0)
     assert copy.partition.high_watermark == 1
-    copy.partition.follow(high_watermark=9, start_offset=0)
+    copy.partition.replica.follow(high_watermark=9, start_offset=0)
     assert copy.partition.high_watermark == 2
-    copy.partition.follow(high_watermark=0, start_offset=0)
+    copy.partition.replica.follow(high_watermark=0, start_offset=0)
     assert copy.partition.high_watermark == 2, "a new leader may not know yet"
 
 
 def test_a_restarted_replica_counts_as_committed_only_what_it_knows_to_be() -> None:
     copy = Copy()
     copy.take(stamped("a", "b", offset=0, epoch=1))
-    copy.partition.follow(high_watermark=1, start_offset=0)
+    copy.partition.replica.follow(high_watermark=1, start_offset=0)
     copy.sync()
     copy.crash()
     assert (copy.partition.end_offset, copy.partition.high_watermark) == (2, 0)
-    copy.partition.follow(high_watermark=1, start_offset=0)
-    copy.partition._snapshot_due = 0
+    copy.partition.replica.follow(high_watermark=1, start_offset=0)
+    copy.partition.durability._snapshot_at = 0
     copy.take(stamped("c", offset=2, epoch=1))
     copy.sync()
     copy.keep_snapshot()
@@ -162,7 +162,7 @@ def test_a_replica_cuts_off_a_torn_batch_with_whatever_follows() -> None:
     copy.disk.flip_bit(path, 8 * (size + 70))
     copy.crash()
     assert copy.partition.end_offset == 1
-    assert copy.partition.damaged_from is None
+    assert copy.partition.replica.damaged_from is None
     assert any("truncated offsets 1 to 3" in report for report in copy.reports)
 
 
@@ -189,7 +189,7 @@ def test_a_lone_copy_keeps_what_follows_a_torn_batch() -> None:
     simulated.disk.flip_bit(simulated.partition.log.active.file.path, 8 * (size + 70))
     simulated.crash()
     assert simulated.partition.end_offset == 3
-    assert simulated.partition.damaged_from == 1
+    assert simulated.partition.replica.damaged_from == 1
 
 
 def test_index_entries_of_what_was_cut_off_do_not_come_back() -> None:
@@ -198,22 +198,22 @@ def test_index_entries_of_what_was_cut_off_do_not_come_back() -> None:
     for number in range(100):
         copy.take(stamped(f"{number:03}", offset=number, epoch=1))
         copy.sync()
-    index = copy.partition.log.active.index
+    index = copy.partition.log.active.indexes.offsets
     assert index.file is not None
     index.file.sync()
     written = len(index) - index.pending
     assert written > 10
-    copy.partition.begin_truncation()
-    copy.partition.truncate(5, ERROR, now_ms=NOW_MS)
+    copy.partition.replica.begin_truncation()
+    copy.partition.replica.truncate(5, ERROR, now_ms=NOW_MS)
     copy.crash()
-    assert len(copy.partition.log.active.index) <= 5
+    assert len(copy.partition.log.active.indexes.offsets) <= 5
 
 
 def test_epochs_that_were_cut_off_do_not_come_back() -> None:
     copy = Copy()
     copy.take(stamped("a", offset=0, epoch=1), stamped("b", offset=1, epoch=3))
     copy.sync()
-    copy.partition.truncate(1, ERROR, now_ms=NOW_MS)
+    copy.partition.replica.truncate(1, ERROR, now_ms=NOW_MS)
     copy.take(stamped("c", offset=1, epoch=2))
     copy.partition.log.active.file.sync()
     copy.crash()
@@ -229,13 +229,13 @@ def test_an_epoch_takes_the_place_of_later_ones_that_claim_its_offsets() -> None
 
 def test_a_copy_that_begins_anew_forgets_its_producers_and_epochs() -> None:
     copy = Copy()
-    copy.partition.become_leader(4)
+    copy.partition.replica.become_leader(4)
     copy.send(0)
-    copy.partition._snapshot_due = 0
+    copy.partition.durability._snapshot_at = 0
     copy.sync()
     copy.keep_snapshot()
-    copy.partition.become_follower(5, leader=1)
-    copy.partition.restart(50, now_ms=NOW_MS)
+    copy.partition.replica.become_follower(5, leader=1)
+    copy.partition.replica.restart(50, now_ms=NOW_MS)
     for _ in range(2):
         partition = copy.partition
         assert (partition.start_offset, partition.end_offset) == (50, 50)
@@ -248,7 +248,7 @@ def test_whoever_waits_for_a_record_that_is_cut_off_is_told_in_whatever_order_th
     for value in "abc":
         simulated.append(value)
     last, first, middle = simulated.ack(2), simulated.ack(0), simulated.ack(1)
-    simulated.partition.truncate(1, ERROR, now_ms=NOW_MS)
+    simulated.partition.replica.truncate(1, ERROR, now_ms=NOW_MS)
     assert (last, middle, first) == ([ERROR], [ERROR], [])
 
 
@@ -257,9 +257,11 @@ def test_a_followers_old_segments_go_when_the_leaders_log_begins_later() -> None
     for number in range(30):
         copy.take(stamped(f"{number}" * 20, offset=number, epoch=1))
     copy.sync()
-    assert copy.partition.take_expired(now_ms=NOW_MS + 10**12) == [], "time is the leader's"
-    copy.partition.follow(high_watermark=30, start_offset=20)
-    for segment in copy.partition.take_expired(now_ms=NOW_MS):
+    assert copy.partition.retention.take_expired(now_ms=NOW_MS + 10**12) == [], (
+        "time is the leader's"
+    )
+    copy.partition.replica.follow(high_watermark=30, start_offset=20)
+    for segment in copy.partition.retention.take_expired(now_ms=NOW_MS):
         segment.remove()
     assert copy.partition.log.segments[0].base_offset > 10
     copy.crash()
@@ -273,7 +275,7 @@ def test_a_crash_amid_the_removal_of_old_segments_does_not_bring_them_back() -> 
     for number in range(40):
         simulated.append(f"{number}" * 20)
     simulated.sync()
-    for segment in simulated.partition.take_expired(now_ms=NOW_MS):
+    for segment in simulated.partition.retention.take_expired(now_ms=NOW_MS):
         segment.remove()
     start = simulated.partition.start_offset
     assert start > 20
@@ -286,7 +288,7 @@ def test_the_rest_of_a_half_deleted_batch_still_belongs_to_its_transaction() -> 
     till = Till()
     till.write(1, "a", "b", "c")
     till.sync()
-    till.partition.delete_before(2)
+    till.partition.retention.delete_before(2)
     till.crash()
     assert till.partition.last_stable_offset == 2
     till.abort(1)
@@ -301,7 +303,7 @@ def test_a_producer_of_which_only_a_marker_is_left_goes_on_with_its_sequence() -
     till.write(1, "a", "b")
     till.abort(1)
     till.sync()
-    till.partition.delete_before(2)
+    till.partition.retention.delete_before(2)
     till.crash()
     state = till.partition.producers.get(1)
     assert state is not None
@@ -320,7 +322,7 @@ def test_a_log_cut_between_two_segments_keeps_what_is_written_there_afterwards()
     copy.sync()
     boundary = copy.partition.log.segments[-1].base_offset
     assert copy.partition.log.segments[-2].is_sealed
-    copy.partition.truncate(boundary, ERROR, now_ms=NOW_MS)
+    copy.partition.replica.truncate(boundary, ERROR, now_ms=NOW_MS)
     copy.partition.log.settings.segment_bytes = 10_000
     copy.take(stamped("d", offset=boundary, epoch=2))
     copy.sync()
@@ -329,7 +331,7 @@ def test_a_log_cut_between_two_segments_keeps_what_is_written_there_afterwards()
     copy.disk.survival = 1.0
     copy.crash()
     assert copy.partition.end_offset == boundary + 1
-    assert copy.partition.damaged_from is None
+    assert copy.partition.replica.damaged_from is None
 
 
 def test_a_crash_amid_such_a_cut_hides_nothing_either() -> None:
@@ -338,7 +340,7 @@ def test_a_crash_amid_such_a_cut_hides_nothing_either() -> None:
         copy.take(stamped("a", offset=number, epoch=1))
     copy.sync()
     for segment in copy.partition.log.segments[:-1]:
-        for index in (segment.index, segment.times):
+        for index in (segment.indexes.offsets, segment.indexes.times):
             assert index.file is not None
             index.file.sync()
     boundary = copy.partition.log.segments[-1].base_offset
@@ -352,17 +354,17 @@ def test_a_crash_amid_such_a_cut_hides_nothing_either() -> None:
     copy.partition.log.active.file.sync()
     copy.crash()
     assert copy.partition.end_offset == boundary + 1
-    assert copy.partition.damaged_from is None
+    assert copy.partition.replica.damaged_from is None
 
 
 def test_a_cut_that_is_given_up_leaves_nothing_unsynced() -> None:
     copy = Copy()
     copy.take(stamped("a", offset=0, epoch=1))
-    copy.partition.begin_truncation()
-    assert not copy.partition.is_dirty, "rounds pass it over from now on"
+    copy.partition.replica.begin_truncation()
+    assert not copy.partition.durability.is_dirty, "rounds pass it over from now on"
     copy.dirty.clear()
-    copy.partition.become_leader(4)
-    assert copy.partition.is_dirty
+    copy.partition.replica.become_leader(4)
+    assert copy.partition.durability.is_dirty
     assert copy.dirty == [copy.partition], "and nobody else would ask for another one"
 
 
@@ -379,7 +381,7 @@ def test_a_replica_is_in_doubt_once_something_is_cut_off_which_is_said_before() 
     copy.crash()
     assert copy.was_doubted
     assert copy.cuts == [size]
-    assert copy.partition.whole_until == (1, 1)
+    assert copy.partition.replica.whole_until == (1, 1)
     copy.crash()
     assert not copy.was_doubted  # The log does not show any more that it was cut.
 
@@ -387,14 +389,14 @@ def test_a_replica_is_in_doubt_once_something_is_cut_off_which_is_said_before() 
 def test_a_replica_is_in_doubt_until_there_is_a_leader() -> None:
     copy = Copy()
     partition = copy.partition
-    partition.is_suspect = True
-    partition.become_follower(4, leader=-1)
-    assert partition.is_suspect
-    partition.become_follower(5, leader=2)
-    assert not partition.is_suspect
-    partition.is_suspect = True
-    partition.become_leader(6)
-    assert not partition.is_suspect
+    partition.replica.is_suspect = True
+    partition.replica.become_follower(4, leader=-1)
+    assert partition.replica.is_suspect
+    partition.replica.become_follower(5, leader=2)
+    assert not partition.replica.is_suspect
+    partition.replica.is_suspect = True
+    partition.replica.become_leader(6)
+    assert not partition.replica.is_suspect
 
 
 def test_a_replica_that_nobody_else_has_keeps_what_follows_damage() -> None:
@@ -405,14 +407,14 @@ def test_a_replica_that_nobody_else_has_keeps_what_follows_damage() -> None:
     copy.is_sole = True
     copy.crash()
     assert copy.partition.end_offset == 3
-    assert copy.partition.whole_until == (1, 1)
+    assert copy.partition.replica.whole_until == (1, 1)
     assert not copy.was_doubted
 
 
 def test_epochs_that_have_rotted_are_learnt_from_the_log() -> None:
     copy = Copy()
     copy.take(stamped("a", offset=0, epoch=1), stamped("b", offset=1, epoch=3))
-    copy.partition._snapshot_due = 0
+    copy.partition.durability._snapshot_at = 0
     copy.sync()
     copy.keep_snapshot()
     copy.disk.flip_bit(f"{FOLDER}/leader-epochs", 100)
@@ -425,17 +427,17 @@ def test_a_copy_knows_of_damage_that_is_found_while_it_leads() -> None:
     copy.take(*(stamped("a", offset=number, epoch=number + 1) for number in range(3)))
     copy.sync()
     partition = copy.partition
-    partition.become_leader(9)
+    partition.replica.become_leader(9)
     partition.log.active.trusted_from = partition.log.active.size
     copy.disk.flip_bit(f"{FOLDER}/{0:020d}.log", 8 * (copy.size // 3 + 70))
-    assert partition.first_damage is None
-    found = partition.read_uncommitted(1, bytes_max=1)
+    assert partition.replica.first_damage is None
+    found = partition.replica.read(1, bytes_max=1)
     assert found is not None
     with pytest.raises(CorruptBatch):
         found.read()
-    assert partition.first_damage == 1
-    assert partition.whole_until == (1, 1)
-    partition.note_damage(0)
-    assert partition.whole_until == (-1, 0)
-    partition.become_follower(10, leader=1)
-    assert partition.damaged_from == 0
+    assert partition.replica.first_damage == 1
+    assert partition.replica.whole_until == (1, 1)
+    partition.replica.note_damage(0)
+    assert partition.replica.whole_until == (-1, 0)
+    partition.replica.become_follower(10, leader=1)
+    assert partition.replica.damaged_from == 0

@@ -15,6 +15,7 @@ from goqueue.model.errors import (
 )
 from goqueue.partition import OpenTransaction, Partition
 from goqueue.partition import transactions as transactions_module
+from goqueue.storage.aborted import find_aborted
 from tests.unit.partition.simulated_partition import NOW_MS
 from tests.unit.partition.till import SMALL, Till, known, truth
 
@@ -61,7 +62,7 @@ def test_an_abort_shows_none_of_it() -> None:
     till.abort(1)
     till.sync()
     assert till.committed() == ["between"]
-    assert [tuple(one) for one in till.partition.aborted(0, 4)] == [(1, 0, 3, 4)]
+    assert [tuple(one) for one in find_aborted(till.partition.log, 0, 4)] == [(1, 0, 3, 4)]
 
 
 def test_nothing_is_decided_before_the_marker_is_committed_itself() -> None:
@@ -119,13 +120,13 @@ def test_whoever_waits_is_woken_when_the_decision_is_committed() -> None:
 def test_the_partition_tells_what_a_producer_has_open() -> None:
     till = Till()
     till.epochs[1] = 4
-    assert till.partition.open_transaction(1) is None
+    assert till.partition.transactions.get(1) is None
     till.write(1, "a")
     till.append("other")
     till.write(1, "b", "c")
-    assert till.partition.open_transaction(1) == OpenTransaction(1, 4, 0, 3)
+    assert till.partition.transactions.get(1) == OpenTransaction(1, 4, 0, 3)
     till.commit(1)
-    assert till.partition.open_transaction(1) is None
+    assert till.partition.transactions.get(1) is None
 
 
 def test_a_producer_does_not_write_outside_of_its_open_transaction() -> None:
@@ -147,7 +148,7 @@ def test_a_repeated_batch_is_stored_once() -> None:
     till.commit(1)
     late = till.append("a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert late == first
-    assert till.partition.open_transaction(1) is None, "a repetition opens nothing"
+    assert till.partition.transactions.get(1) is None, "a repetition opens nothing"
 
 
 def test_a_marker_of_a_newer_epoch_fences_the_old_one() -> None:
@@ -193,7 +194,7 @@ def test_a_marker_fences_even_where_nothing_was_written() -> None:
     till.epochs[1] = 2
     with pytest.raises(FencedProducer):
         till.write(1, "a")
-    assert till.partition.aborted(0, 1) == []
+    assert find_aborted(till.partition.log, 0, 1) == []
 
 
 def test_an_old_coordinator_is_turned_away() -> None:
@@ -203,7 +204,7 @@ def test_an_old_coordinator_is_turned_away() -> None:
     till.write(1, "b")
     with pytest.raises(TransactionCoordinatorFenced, match="5 has taken over"):
         till.end(1, is_commit=False, coordinator_epoch=4)
-    assert till.partition.open_transaction(1) is not None
+    assert till.partition.transactions.get(1) is not None
 
 
 def test_a_repeated_marker_finds_itself() -> None:
@@ -247,9 +248,9 @@ def test_a_producer_with_an_open_transaction_is_not_forgotten() -> None:
     till.write(1, "a")
     till.write(2, "b")
     till.commit(2)
-    till.partition.expire_producers(before_ms=NOW_MS + 1, states_max=10)
+    till.partition.history.expire_producers(before_ms=NOW_MS + 1, states_max=10)
     assert [one.producer_id for one in till.partition.producers] == [1]
-    till.partition.expire_producers(before_ms=0, states_max=0)
+    till.partition.history.expire_producers(before_ms=0, states_max=0)
     assert [one.producer_id for one in till.partition.producers] == [1]
 
 
@@ -266,11 +267,11 @@ def test_an_aborted_transaction_is_told_to_those_whose_part_of_the_log_it_touche
     for number in range(20):
         till.append(f"{number}" * 50)
     assert len(till.partition.log.segments) > 3
-    (aborted,) = till.partition.aborted(0, 1)
+    (aborted,) = find_aborted(till.partition.log, 0, 1)
     assert (aborted.first_offset, aborted.last_offset) == (0, 22)
-    assert till.partition.aborted(10, 12) == [aborted], "it was going on"
-    assert till.partition.aborted(22, 23) == [aborted]
-    assert till.partition.aborted(23, 43) == []
+    assert find_aborted(till.partition.log, 10, 12) == [aborted], "it was going on"
+    assert find_aborted(till.partition.log, 22, 23) == [aborted]
+    assert find_aborted(till.partition.log, 23, 43) == []
 
 
 def test_a_search_by_time_passes_over_markers_and_stops_at_what_is_not_decided() -> None:
@@ -303,7 +304,7 @@ def test_records_that_are_deleted_do_not_hold_readers_back() -> None:
     till.append("later")
     waiting = Waiting()
     till.partition.watchers[waiting] = None
-    till.partition.delete_before(1)
+    till.partition.retention.delete_before(1)
     assert waiting.stable == [2]
     assert till.committed() == ["later"]
 
@@ -313,7 +314,7 @@ def test_what_is_left_of_a_transaction_whose_beginning_is_deleted_is_still_undec
     till.write(1, "a")
     till.write(1, "b")
     till.append("later")
-    till.partition.delete_before(1)
+    till.partition.retention.delete_before(1)
     assert till.partition.last_stable_offset == 1
     till.abort(1)
     assert till.committed() == ["later"]
@@ -327,7 +328,7 @@ def test_a_truncation_opens_the_transactions_again_whose_markers_it_takes() -> N
     till.abort(2)
     till.write(3, "c")
     till.sync()
-    till.partition.truncate(2, StorageFailed("gone"), now_ms=NOW_MS)
+    till.partition.replica.truncate(2, StorageFailed("gone"), now_ms=NOW_MS)
     assert till.partition.end_offset == till.partition.high_watermark == 2
     assert known(till.partition) == truth(till.partition)
     assert sorted(one.producer_id for one in till.partition.transactions) == [1, 2]
@@ -343,7 +344,7 @@ def test_a_truncation_tells_those_who_wait_for_what_it_takes() -> None:
     till.append("b")
     second = till.ack(1)
     error = StorageFailed("gone")
-    till.partition.truncate(1, error, now_ms=NOW_MS)
+    till.partition.replica.truncate(1, error, now_ms=NOW_MS)
     assert (first, second) == ([], [error])
     till.sync()
     assert first == [None]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import StorageFailed
 from goqueue.partition import PartitionState
-from goqueue.partition import copy as copy_module
+from goqueue.partition import durability as durability_module
 from goqueue.partition.history import _PRODUCERS_MAGIC
+from goqueue.storage.aborted import find_aborted
 from goqueue.storage.framed import write_framed
 from tests.unit.partition.simulated_partition import FOLDER
 from tests.unit.partition.till import SMALL, Till, known, truth
@@ -50,7 +51,7 @@ def play(till: Till, steps: list[tuple[str, int, int]]) -> None:
 @pytest.fixture(autouse=True, params=[1, 400, 1 << 20])
 def snapshot_bytes(request: pytest.FixtureRequest) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(copy_module, "_SNAPSHOT_BYTES", request.param)
+        patch.setattr(durability_module, "_SNAPSHOT_BYTES", request.param)
         yield request.param
 
 
@@ -145,7 +146,7 @@ def test_so_does_one_that_was_truncated(
     play(till, steps)
     till.sync()
     offset = till.partition.end_offset * cut // 100
-    till.partition.truncate(offset, StorageFailed("gone"), now_ms=till.now_ms)
+    till.partition.replica.truncate(offset, StorageFailed("gone"), now_ms=till.now_ms)
     assert known(till.partition) == truth(till.partition)
     till.epochs = {one.producer_id: one.epoch for one in till.partition.producers}
     play(till, more)
@@ -167,7 +168,7 @@ def test_so_does_one_whose_oldest_segments_are_gone(
     taken = partition.log.take_segments(len(partition.log.segments[:-1]) * cut // 100)
     for segment in taken:
         segment.remove()
-    partition.start_advanced()
+    partition.history.start_advanced()
     _expect_no_more_than_the_truth(till)
     play(till, more)
     till.sync()
@@ -238,10 +239,10 @@ def test_a_snapshot_of_an_open_transaction_does_not_outlive_the_marker_in_the_lo
     till = Till(SMALL)
     till.write(1, "a" * 300)
     till.write(2, "b" * 100)
-    till.partition._snapshot_due = 0
+    till.partition.durability._snapshot_at = 0
     till.sync()
     till.keep_snapshot()
-    till.partition._snapshot_due = 1 << 20
+    till.partition.durability._snapshot_at = 1 << 30
     till.commit(1)
     till.append("c" * 300)
     till.append("d" * 300)
@@ -288,7 +289,7 @@ def test_a_sealed_index_is_believed_without_a_look_at_the_log() -> None:
     state = till.stop()
     till.disk.bytes_read.clear()
     till.reopen(state)
-    assert len(till.partition.aborted(0, till.partition.end_offset)) == 30
+    assert len(find_aborted(till.partition.log, 0, till.partition.end_offset)) == 30
     assert not any(path.endswith(".log") for path in till.disk.bytes_read)
 
 

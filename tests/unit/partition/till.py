@@ -13,6 +13,7 @@ from goqueue.model.batch import (
 )
 from goqueue.partition import AbortedSpans, AbortedTransaction, Appended, Partition
 from goqueue.partition.rules import PartitionSettings
+from goqueue.storage.aborted import find_aborted
 from goqueue.storage.log import LogSettings
 from tests.unit.partition.simulated_partition import SimulatedPartition
 
@@ -131,7 +132,7 @@ def known(partition: Partition) -> Truth:
     """The same as the partition itself says it."""
     return Truth(
         {one.producer_id: (one.first_offset, one.last_offset) for one in partition.transactions},
-        partition.aborted(partition.start_offset, partition.end_offset),
+        find_aborted(partition.log, partition.start_offset, partition.end_offset),
         partition.last_stable_offset,
         committed(partition),
     )

@@ -24,6 +24,7 @@ from goqueue.runtime.disk import LocalDisk
 from goqueue.storage.compaction import Compaction, plan_compaction
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log, LogSettings
+from goqueue.storage.retention import take_expired
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.unit.storage.logs import FOLDER, NOW_MS, append, open_log, read_readable, recover, sync
 
@@ -397,7 +398,7 @@ def test_compacting_and_deleting_go_together(disk: SimulatedDisk) -> None:
     close_active(log)
     compact(disk, log)
     assert len(contents(log)) == 7
-    expired = log.take_expired(now_ms=NOW_MS + 5000, until_offset=60)
+    expired = take_expired(log, now_ms=NOW_MS + 5000, until_offset=60)
     assert expired
     for segment in expired:
         segment.remove()

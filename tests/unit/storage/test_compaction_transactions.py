@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.batch import BatchHeader, decode_batch, read_header
 from goqueue.partition import AbortedSpans, PartitionSettings
+from goqueue.storage.aborted import find_aborted
 from goqueue.storage.compaction import Compaction, plan_compaction
 from goqueue.storage.log import LogSettings
 from tests.simulation.disk import PowerLost
@@ -172,7 +173,9 @@ def test_a_marker_goes_when_the_records_are_gone_and_its_time_is_over(is_commit:
     shop.put("k", "5")
     shop.compact(forgets_producers=True)
     assert shop.markers() == []
-    assert shop.partition.aborted(0, shop.partition.end_offset) == [], "the entry goes with it"
+    assert find_aborted(shop.partition.log, 0, shop.partition.end_offset) == [], (
+        "the entry goes with it"
+    )
     assert not [one for one in shop.disk.list(FOLDER) if one.endswith(".txnindex")]
     shop.crash()
     assert shop.seen() == {"k": "5"}
@@ -214,18 +217,20 @@ def test_entries_of_aborted_transactions_move_with_their_markers() -> None:
         shop.put("k", f"{number}")
         shop.abort(1 + number % 3)
     shop.roll()
-    before = shop.partition.aborted(0, shop.partition.end_offset)
+    before = find_aborted(shop.partition.log, 0, shop.partition.end_offset)
     segments = len(shop.partition.log.segments)
     shop.compact()
-    assert shop.partition.aborted(0, shop.partition.end_offset) == before
+    assert find_aborted(shop.partition.log, 0, shop.partition.end_offset) == before
     shop.put("k", "last")
     shop.compact()
     assert len(shop.partition.log.segments) < segments, "neighbours have become one"
-    assert shop.partition.aborted(0, shop.partition.end_offset) == before
+    assert find_aborted(shop.partition.log, 0, shop.partition.end_offset) == before
     shop.reopen(shop.stop())
-    assert shop.partition.aborted(0, shop.partition.end_offset) == before
+    assert find_aborted(shop.partition.log, 0, shop.partition.end_offset) == before
     shop.crash()
-    assert shop.partition.aborted(0, shop.partition.end_offset) == [], "nothing is left of them"
+    assert find_aborted(shop.partition.log, 0, shop.partition.end_offset) == [], (
+        "nothing is left of them"
+    )
 
 
 STEPS = st.lists(

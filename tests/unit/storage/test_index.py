@@ -8,6 +8,7 @@ import pytest
 
 from goqueue.model.batch import Record
 from goqueue.storage.log import Log, LogSettings
+from goqueue.storage.timestamps import find_timestamp
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import FOLDER, append, open_log, read_all, sync
 
@@ -32,7 +33,7 @@ def _fill(disk: SimulatedDisk) -> list[bytes]:
 def _check(log: Log, batches: list[bytes]) -> None:
     assert read_all(log, bytes_max=300) == batches
     for number in range(0, 120, 7):
-        found = log.find_timestamp(1000 + number, until_offset=120)
+        found = find_timestamp(log, 1000 + number, until_offset=120)
         assert found is not None
         assert found.offset == number
     assert log.segments[0].max_timestamp == 999 + log.segments[0].end_offset
@@ -92,13 +93,13 @@ def test_a_bit_flipped_anywhere_in_an_index_changes_no_answer(
         part = log.read(13, bytes_max=300, until_offset=120)
         assert part is not None
         assert part.read().startswith(batches[13])
-        found = log.find_timestamp(1013, until_offset=120)
+        found = find_timestamp(log, 1013, until_offset=120)
         assert found is not None
         assert found.offset == 13
         if bit % 200 == 0:
             _check(log, batches)
         log.close()
-        log.segments[0].rebuild_indexes()
+        log.segments[0]._rebuild_indexes()
         log.segments[0].close()
 
 
@@ -124,7 +125,7 @@ def test_an_index_on_disk_never_speaks_of_bytes_that_were_not_synced() -> None:
     for _ in range(100):
         append(log, [Record(b"k", b"v" * 50)])
     log.synced(point)
-    index = log.active.index
+    index = log.active.indexes.offsets
     entries = [index[number] for number in range(len(index) - index.pending)]
     assert entries
     assert all(position < point.position for _, position in entries)

@@ -12,6 +12,8 @@ from goqueue.model.errors import CorruptBatch
 from goqueue.runtime.disk import LocalDisk
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import Log, LogSettings
+from goqueue.storage.retention import is_active_expired, is_roll_due, take_expired
+from goqueue.storage.timestamps import find_newest, find_timestamp
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import (
     FOLDER,
@@ -38,8 +40,8 @@ def test_a_new_log_is_empty_and_makes_no_files(disk: Disk) -> None:
     log, reports = recover(disk)
     assert (log.start_offset, log.end_offset, log.size, reports) == (0, 0, 0, [])
     assert log.read(0, bytes_max=100, until_offset=0) is None
-    assert log.find_timestamp(0, until_offset=0) is None
-    assert log.find_newest(until_offset=0) is None
+    assert find_timestamp(log, 0, until_offset=0) is None
+    assert find_newest(log, until_offset=0) is None
     assert disk.list(FOLDER) == []
 
 
@@ -74,8 +76,8 @@ def test_a_segment_is_closed_when_it_is_full_or_old(disk: Disk) -> None:
     assert len(log.segments) > 1
     assert all(segment.size <= 1000 for segment in log.segments)
     count = len(log.segments)
-    assert not log.is_roll_due(NOW_MS + 59_999)
-    assert log.is_roll_due(NOW_MS + 60_000)
+    assert not is_roll_due(log, NOW_MS + 59_999)
+    assert is_roll_due(log, NOW_MS + 60_000)
     append_numbered(log, 1, now_ms=NOW_MS + 60_000)
     assert len(log.segments) == count + 1
     assert [name for name in disk.list(FOLDER) if name.endswith(".log")] == [
@@ -86,8 +88,8 @@ def test_a_segment_is_closed_when_it_is_full_or_old(disk: Disk) -> None:
 def test_a_segment_of_a_compacted_log_is_closed_before_its_records_are_due(disk: Disk) -> None:
     log = open_log(disk, LogSettings(is_compacting=True, compaction_lag_ms_max=500))
     append_numbered(log, 1)
-    assert not log.is_roll_due(NOW_MS + 499)
-    assert log.is_roll_due(NOW_MS + 500)
+    assert not is_roll_due(log, NOW_MS + 499)
+    assert is_roll_due(log, NOW_MS + 500)
 
 
 def test_times_lead_to_the_first_record_that_is_new_enough(disk: Disk) -> None:
@@ -98,15 +100,15 @@ def test_times_lead_to_the_first_record_that_is_new_enough(disk: Disk) -> None:
     sync(log)
     for one in (log, open_log(disk, FOREVER)):
         for wanted in (*range(0, 1100, 13), 999, 1000):
-            found = one.find_timestamp(wanted, until_offset=300)
+            found = find_timestamp(one, wanted, until_offset=300)
             expected = next((n for n, time in enumerate(times) if time >= wanted), None)
             assert (None if found is None else found.offset) == expected
-        newest = one.find_newest(until_offset=300)
+        newest = find_newest(one, until_offset=300)
         assert newest is not None
         assert newest.offset == times.index(max(times))
-        assert one.find_timestamp(0, until_offset=0) is None
+        assert find_timestamp(one, 0, until_offset=0) is None
     log.advance_start(times.index(max(times)) + 1)
-    found = log.find_timestamp(0, until_offset=300)
+    found = find_timestamp(log, 0, until_offset=300)
     assert found is not None
     assert found.offset == log.start_offset
 
@@ -115,8 +117,8 @@ def test_retention_by_time_forgets_whole_segments_of_old_records(disk: Disk) -> 
     log = open_log(disk, LogSettings(segment_bytes=1000, retention_ms=1000))
     for number in range(40):
         append_numbered(log, 1, now_ms=NOW_MS + number * 100)
-    assert log.take_expired(now_ms=NOW_MS + 1000, until_offset=40) == []
-    taken = log.take_expired(now_ms=NOW_MS + 3000, until_offset=40)
+    assert take_expired(log, now_ms=NOW_MS + 1000, until_offset=40) == []
+    taken = take_expired(log, now_ms=NOW_MS + 3000, until_offset=40)
     assert taken
     assert all(segment.max_timestamp < NOW_MS + 2000 for segment in taken)
     assert log.segments[0].max_timestamp >= NOW_MS + 2000
@@ -124,19 +126,19 @@ def test_retention_by_time_forgets_whole_segments_of_old_records(disk: Disk) -> 
     for segment in taken:
         segment.remove()
     assert open_log(disk).start_offset == log.start_offset
-    assert log.take_expired(now_ms=NOW_MS + 9000, until_offset=log.start_offset) == []
-    assert not log.is_active_expired(NOW_MS + 4800)
-    assert log.is_active_expired(NOW_MS + 5000)
+    assert take_expired(log, now_ms=NOW_MS + 9000, until_offset=log.start_offset) == []
+    assert not is_active_expired(log, NOW_MS + 4800)
+    assert is_active_expired(log, NOW_MS + 5000)
 
 
 def test_retention_by_size_keeps_at_least_what_was_asked_for(disk: Disk) -> None:
     log = open_log(disk, LogSettings(segment_bytes=1000, retention_ms=-1, retention_bytes=3000))
     append_numbered(log, 100)
     assert log.size > 6000
-    log.take_expired(now_ms=NOW_MS, until_offset=100)
+    take_expired(log, now_ms=NOW_MS, until_offset=100)
     assert 3000 <= log.size < 4000
     log.settings = LogSettings(retention_ms=-1, retention_bytes=0, is_deleting=False)
-    assert log.take_expired(now_ms=NOW_MS, until_offset=100) == []
+    assert take_expired(log, now_ms=NOW_MS, until_offset=100) == []
 
 
 def test_deleted_records_stay_deleted_and_their_segments_go(disk: Disk) -> None:
@@ -144,7 +146,7 @@ def test_deleted_records_stay_deleted_and_their_segments_go(disk: Disk) -> None:
     batches = append_numbered(log, 100)
     log.advance_start(50)
     assert read_all(log) == batches[50:]
-    for segment in log.take_expired(now_ms=NOW_MS, until_offset=100):
+    for segment in take_expired(log, now_ms=NOW_MS, until_offset=100):
         segment.remove()
     sync(log)
     assert log.segments[0].base_offset <= 50 < log.segments[0].end_offset
@@ -157,7 +159,7 @@ def test_a_segment_that_retention_took_while_it_was_to_be_synced_does_no_harm(di
     log = open_log(disk, LogSettings(segment_bytes=500, retention_ms=-1, retention_bytes=0))
     append_numbered(log, 20)
     point = log.sync_point()
-    taken = log.take_expired(now_ms=NOW_MS, until_offset=20)
+    taken = take_expired(log, now_ms=NOW_MS, until_offset=20)
     assert len(taken) > 1
     for segment in taken:
         segment.remove()
@@ -375,10 +377,10 @@ def test_headers_and_times_step_over_damage() -> None:
         offset for offset in range(60) if offset not in (3, 10)
     ]
     assert [header.base_offset for header in log.headers(10)][:2] == [11, 12]
-    found = log.find_timestamp(NOW_MS, until_offset=60)
+    found = find_timestamp(log, NOW_MS, until_offset=60)
     assert found is not None
     assert found.offset == 0
-    assert log.find_timestamp(NOW_MS + 1, until_offset=60) is None
+    assert find_timestamp(log, NOW_MS + 1, until_offset=60) is None
 
 
 def test_batches_that_somebody_acts_on_are_verified_though_this_process_wrote_them() -> None:

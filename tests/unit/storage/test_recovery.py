@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from goqueue.model.batch import Record, encode_batch, read_header, stamp
 from goqueue.runtime.disk import LocalDisk
+from goqueue.storage.damage import Place
 from goqueue.storage.log import LogSettings
-from goqueue.storage.scanning import Place
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.unit.storage.logs import (
     FOLDER,
@@ -37,7 +37,7 @@ def test_a_log_cut_at_any_byte_keeps_its_whole_batches_and_goes_on(tmp_path: Pat
     synced = append_numbered(log, 10)
     sync(log)
     batches = synced + append_numbered(log, 2)
-    log.active.write_indexes()
+    log.active.indexes.write_all()
     log.active.close()
     ends = [sum(map(len, batches[: count + 1])) for count in range(len(batches))]
     for size in range(ends[-3], ends[-1] + 1):
@@ -65,7 +65,7 @@ def three_segments(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list
         if len(batches) % 5 == 0:
             sync(log)
     sync(log)
-    log.active.write_indexes()
+    log.active.indexes.write_all()
     log.active.close()
     return root, batches
 

@@ -32,7 +32,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
-from goqueue.partition import Partition, PartitionSettings
+from goqueue.partition import Partition, PartitionSettings, recover_partition
 from goqueue.storage.commit_journal import LOG_KEY_BYTES, CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.log import LogSettings
@@ -83,7 +83,7 @@ class LocalLog:
             message_bytes_max=64 << 20,
         )
         redone = commit_journal.redo(_METADATA_KEY, _METADATA_FOLDER)
-        partition, reports = Partition.recover(
+        partition, reports = recover_partition(
             _METADATA,
             disk,
             _METADATA_FOLDER,

@@ -47,8 +47,8 @@ class Saving:
         while self._due and not self._is_running:
             partition = next(iter(self._due))
             del self._due[partition]
-            if partition.may_be_saved:
-                self._begin(partition, partition.save())
+            if partition.durability.may_be_saved:
+                self._begin(partition, partition.durability.save())
 
     def _begin(self, partition: Partition, save: Flush) -> None:
         self._is_running = True
@@ -57,16 +57,20 @@ class Saving:
     def _done(self, partition: Partition, save: Flush, _: object, error: Exception | None) -> None:
         self._is_running = False
         if error is None:
-            partition.saved(save)
+            partition.durability.saved(save)
         elif not isinstance(error, OSError):
             raise error
         elif not partition.is_gone:
             _log.error("syncing %s failed: %s", partition.name, error)
             partition.fail(error)
         # What could not be saved, or is due again already, is requested by the next round.
-        if partition.may_be_saved and not partition.is_save_due and not self._idle:
+        if (
+            partition.durability.may_be_saved
+            and not partition.durability.is_save_due
+            and not self._idle
+        ):
             # Index entries become due by this sync; the next round need not wait for them.
-            again = partition.save()
+            again = partition.durability.save()
             if again.point.index_files:
                 self._begin(partition, again)
                 return

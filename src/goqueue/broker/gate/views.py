@@ -166,11 +166,8 @@ class FetchedPartition(Protocol):
     @property
     def last_stable_offset(self) -> int: ...
 
-    def unreadable(self, error: OSError) -> GoQueueError:
-        """Return the error for a reader when the disk has failed."""
-
-    def damaged(self, error: GoQueueError) -> GoQueueError:
-        """Return the error for a reader that encountered a damaged batch."""
+    def unreadable(self, error: OSError | CorruptBatch) -> GoQueueError:
+        """Return the error for a reader when the disk has failed, or a batch is damaged."""
 
 
 class AbortedRange(Protocol):

@@ -60,8 +60,7 @@ from goqueue.model.errors import (
     StorageFull,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
-from goqueue.partition import Appended, Committed, Partition
-from goqueue.partition.partition import NO_LEADER
+from goqueue.partition import NO_LEADER, Appended, Committed, Partition
 from goqueue.partition.producers import NO_MARKER
 from goqueue.partition.rules import check_produced
 

@@ -122,7 +122,7 @@ class _Shard:
 
         A snapshot written after the marker must include what it decides.
         """
-        return any(self.partition.open_transaction(one) is None for one in self.open)
+        return any(self.partition.transactions.get(one) is None for one in self.open)
 
 
 class DeliveryJournal:
@@ -527,7 +527,7 @@ class DeliveryJournal:
         def committed(error: GoQueueError | None) -> None:
             if error is None:
                 try:
-                    shard.partition.delete_before(needed)
+                    shard.partition.retention.delete_before(needed)
                 except GoQueueError as refused:
                     _log.error("cannot delete old delivery state: %s", refused)
 

@@ -87,7 +87,7 @@ class ReplicaIntegrity:
         """
         fact = self._metadata.partitions.get(topic_id, number)
         partition = None if fact is None else self._copy(fact)
-        if fact is None or partition is None or partition.first_damage is None:
+        if fact is None or partition is None or partition.replica.first_damage is None:
             return False
         return partition.shortage is not None or self._to_give_up(fact) is not None
 
@@ -148,7 +148,7 @@ class ReplicaIntegrity:
             "%s: offset %d cannot be read here; another node should lead, and this replica is "
             "then repaired from it",
             partition.name,
-            partition.first_damage,
+            partition.replica.first_damage,
         )
         self._tell(
             GiveUpCopy(self._node_id, self._incarnation, fact.topic_id, fact.number, fact.version)
@@ -167,18 +167,22 @@ class ReplicaIntegrity:
     def _to_give_up(self, fact: PartitionFact) -> Partition | None:
         """Return the replica of a partition, if it has a gap and another node can lead instead."""
         partition = self._copy(fact)
-        if partition is None or partition.first_damage is None:
+        if partition is None or partition.replica.first_damage is None:
             return None
         after = elections.given_up(fact, self._node_id, Standing(self._metadata.nodes))
         return None if after is fact else partition
 
     def _is_suspect(self, fact: PartitionFact) -> bool:
         partition = self._copy(fact)
-        return partition is None or partition.is_suspect or partition.first_damage is not None
+        return (
+            partition is None
+            or partition.replica.is_suspect
+            or partition.replica.first_damage is not None
+        )
 
     def _claim(self, fact: PartitionFact) -> CopyClaim:
         partition = self._copy(fact)
-        claim = NOTHING_CLAIMED if partition is None else Claim(*partition.whole_until)
+        claim = NOTHING_CLAIMED if partition is None else Claim(*partition.replica.whole_until)
         return CopyClaim(fact.topic_id, fact.number, claim)
 
     def _copy(self, fact: PartitionFact) -> Partition | None:

@@ -51,7 +51,7 @@ class NearestReplicas:
             and self._cluster is not None
             and self._cluster.quorum.leader >= 0
             and self._node_id in fact.in_sync
-            and topic.partitions[number].first_damage is None
+            and topic.partitions[number].replica.first_damage is None
         )
 
     def _fact(self, topic: Topic, number: int) -> PartitionFact | None:

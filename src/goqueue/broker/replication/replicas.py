@@ -198,7 +198,7 @@ class Replicas:
             self.led.changed(known, adding=fact.adding, throttle=fact.throttle_bytes_per_second)
             return
         self._leave(fact.place, topic)
-        partition.become_leader(fact.leader_epoch)
+        partition.replica.become_leader(fact.leader_epoch)
         replicas = ReplicaSet(
             self.node_id,
             replicas=fact.members,
@@ -207,9 +207,9 @@ class Replicas:
             alive=self._alive(),
             leader_epoch=fact.leader_epoch,
             version=fact.version,
-            epoch_start=partition.epoch_start,
+            epoch_start=partition.replica.epoch_start,
             high_watermark=partition.high_watermark,
-            durable_offset=partition.durable_offset,
+            durable_offset=partition.replica.durable_offset,
             lag_ms=self._settings.lag_ms,
             retry_ms=self._settings.retry_ms,
             now_ms=now_ms,
@@ -230,11 +230,11 @@ class Replicas:
             known.following.version = fact.version
             return
         self._leave(fact.place, topic)
-        partition.become_follower(fact.leader_epoch, leader=fact.leader)
+        partition.replica.become_follower(fact.leader_epoch, leader=fact.leader)
         if fact.leader == NO_LEADER:
             return
         following = Following(
-            partition,
+            partition.replica,
             topic_id=fact.topic_id,
             partition=fact.number,
             leader_epoch=fact.leader_epoch,

@@ -29,7 +29,7 @@ from goqueue.model.errors import (
     UnknownTopicId,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
-from goqueue.partition.partition import NO_LEADER
+from goqueue.partition import NO_LEADER
 
 CALLS_REMEMBERED_MAX = 10_000
 APPEND_TIMEOUT_MS = 2_000  # an append is idempotent, so the timeout is short

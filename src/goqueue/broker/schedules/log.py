@@ -157,7 +157,7 @@ class ScheduleLog:
             return True
         if checkpoint.offset < self.partition.start_offset:
             return False
-        epoch, end_offset = self.partition.epoch_end(checkpoint.leader_epoch)
+        epoch, end_offset = self.partition.replica.epoch_end(checkpoint.leader_epoch)
         return epoch == checkpoint.leader_epoch and checkpoint.offset <= end_offset
 
     def rebuild(self) -> None:
@@ -195,7 +195,7 @@ class ScheduleLog:
     def _drop_decided(self) -> None:
         """Drop ended transactions: compaction may have removed all of one, its marker included."""
         for producer_id in self.agenda.pending:
-            if self.partition.open_transaction(producer_id) is None:
+            if self.partition.transactions.get(producer_id) is None:
                 self.agenda.pending.end(producer_id)
 
     def _replay(
@@ -321,7 +321,7 @@ class ScheduleLog:
     @property
     def _is_behind(self) -> bool:
         """Whether the log holds decisions that the agenda does not reflect yet."""
-        is_open = self.partition.open_transaction
+        is_open = self.partition.transactions.get
         return bool(self._activating) or any(is_open(one) is None for one in self.agenda.pending)
 
     def _activate_some(self) -> None:
@@ -505,7 +505,7 @@ class ScheduleLog:
         self._checkpoint_ms = self._clock.wall_ms()
         try:
             checkpoint, dirty = self.agenda.checkpoint(
-                offset, clean_epoch=clean_epoch, leader_epoch=self.partition.last_epoch
+                offset, clean_epoch=clean_epoch, leader_epoch=self.partition.epochs.latest
             )
         except OSError as error:
             _log.warning("schedules of %s were not saved: %s", self.partition.name, error)
@@ -523,7 +523,7 @@ class ScheduleLog:
         elif self.is_closed:
             self._is_saving = False
             done()
-        elif self.partition.synced_offset < checkpoint.offset:
+        elif self.partition.durability.synced_offset < checkpoint.offset:
             self._clock.call_later(
                 SYNC_POLL_MS, partial(self._save_when_synced, checkpoint, dirty, done)
             )

@@ -31,8 +31,7 @@ from goqueue.model.errors import (
     RequestTimedOut,
 )
 from goqueue.model.names import SCHEMAS_TOPIC
-from goqueue.partition import Partition
-from goqueue.partition.partition import NO_LEADER
+from goqueue.partition import NO_LEADER, Partition
 from goqueue.schemas.registry import Registry
 
 if TYPE_CHECKING:

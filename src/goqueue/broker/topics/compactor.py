@@ -13,6 +13,7 @@ from goqueue.model.errors import InvalidRequest, StorageFailed
 from goqueue.partition import Partition
 from goqueue.storage.compaction import Compaction, CompactionPlan, plan_compaction
 from goqueue.storage.disk import Disk
+from goqueue.storage.retention import is_roll_due
 
 # A step holds the interpreter lock, so steps are small, with pauses as long for others.
 STEP_BYTES = 256 << 10
@@ -141,7 +142,7 @@ class Compactor:
 
     def _plan(self, partition: Partition, now_ms: int) -> CompactionPlan | None:
         log = partition.log
-        if log.is_roll_due(now_ms):
+        if is_roll_due(log, now_ms):
             log.roll(now_ms=now_ms)
             self._flusher.mark(partition)
         is_forced = partition in self._requested and not log.has_unsealed

@@ -12,6 +12,7 @@ from goqueue.loop.clock import Clock, Handle, earlier_ms
 from goqueue.model.errors import GoQueueError
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
+from goqueue.storage.retention import is_active_expired
 from goqueue.storage.segment import Segment
 
 SPACE_CHECK_MS = 1000
@@ -93,19 +94,19 @@ class Upkeep:
 
     def _expire(self, one: Partition, now_ms: int) -> None:
         if len(one.producers):
-            one.expire_producers(
+            one.history.expire_producers(
                 before_ms=now_ms - self._producers.id_expiry_ms,
                 states_max=self._producers.states_per_partition_max,
             )
         log = one.log
         if not log.active.size and len(log.segments) == 1:
             return
-        is_active_old = log.start_offset >= log.end_offset or log.is_active_expired(now_ms)
+        is_active_old = log.start_offset >= log.end_offset or is_active_expired(log, now_ms)
         may_roll = not one.is_following and one.high_watermark == log.end_offset
         if is_active_old and log.active.size and may_roll:
             log.roll(now_ms=now_ms)
             self._flusher.mark(one)
-        expired = one.take_expired(now_ms=now_ms)
+        expired = one.retention.take_expired(now_ms=now_ms)
         if expired:
             _log.info("%s: retention removes %d segment(s)", one.name, len(expired))
             self._clock.run_blocking(partial(_remove, expired), _removed)

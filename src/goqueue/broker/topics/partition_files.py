@@ -13,7 +13,13 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.names import INTERNAL_TOPICS, TopicPartition
 from goqueue.model.observer import Observer
-from goqueue.partition import Partition, PartitionSettings, PartitionState
+from goqueue.partition import (
+    Partition,
+    PartitionSettings,
+    PartitionState,
+    recover_partition,
+    reopen_partition,
+)
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
@@ -117,7 +123,7 @@ class PartitionFiles:
         key = partition_key(fact.id, number)
         state = self._closed.pop(key.hex(), None)
         if state is not None:
-            partition = Partition.reopen(
+            partition = reopen_partition(
                 name,
                 self._disk,
                 folder,
@@ -129,13 +135,13 @@ class PartitionFiles:
                 mark_dirty=self._flusher.mark,
                 is_replica=is_replica,
             )
-            partition.is_suspect = is_replica and self._are_all_suspect
+            partition.replica.is_suspect = is_replica and self._are_all_suspect
             self._observe(partition)
             return partition
         # In a cluster, the journal was replayed for all replicas at once, before leaders were
         # known.
         redone = [] if is_replica else self._commit_journal.redo(key, folder)
-        partition, reports = Partition.recover(
+        partition, reports = recover_partition(
             name,
             self._disk,
             folder,
@@ -152,7 +158,7 @@ class PartitionFiles:
         for report in redone + reports:
             _log.warning("%s", report)
         if is_replica and (self._are_all_suspect or key in self._cut):
-            partition.is_suspect = True
+            partition.replica.is_suspect = True
         self._cut.discard(key)
         self._observe(partition)
         return partition
@@ -190,7 +196,7 @@ class PartitionFiles:
         """A partition that only other nodes store: a placeholder, empty here, that refuses
         writes.
         """
-        partition, _ = Partition.recover(
+        partition, _ = recover_partition(
             TopicPartition(fact.name, number),
             _NOWHERE,
             _folder(fact.name, number),

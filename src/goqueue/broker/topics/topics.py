@@ -258,7 +258,7 @@ class Topics:
             partition = self._files.absent(topic.fact, topic.settings, fact.number)
             topic.partitions[fact.number] = partition
         if fact.leader_epoch >= partition.leader_epoch:
-            partition.become_follower(fact.leader_epoch, leader=fact.leader)
+            partition.replica.become_follower(fact.leader_epoch, leader=fact.leader)
 
     # Changes
 

@@ -152,7 +152,7 @@ class Participation:
 def is_open(identity: ProducerIdentity, partitions: Iterable[Partition]) -> bool:
     """Whether all partitions have this transaction open, its marker still to come."""
     for partition in partitions:
-        one = partition.open_transaction(identity.producer_id)
+        one = partition.transactions.get(identity.producer_id)
         if one is None or one.producer_epoch != identity.epoch:
             return False
     return True

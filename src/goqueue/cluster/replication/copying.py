@@ -61,8 +61,9 @@ class Copying:
         Not while the replica is in sync: it could be the next leader. A replica that returns from a
         crash is not in sync, and one that is given up leaves the in-sync set.
         """
-        if self.partition.damaged_from is not None and not self._is_in_sync:
-            self._cut(self.following.repair(self.partition.damaged_from), now_ms)
+        damaged_from = self.partition.replica.damaged_from
+        if damaged_from is not None and not self._is_in_sync:
+            self._cut(self.following.repair(damaged_from), now_ms)
 
     def stop(self) -> None:
         """Stop because the leader changes; pending operations no longer touch the partition."""
@@ -96,9 +97,9 @@ class Copying:
 
     def _perform(self, effect: Effect, now_ms: int) -> None:
         if isinstance(effect, Append):
-            self.partition.append_replicated(memoryview(effect.batches), now_ms=now_ms)
+            self.partition.replica.append(memoryview(effect.batches), now_ms=now_ms)
         elif isinstance(effect, Follow):
-            self.partition.follow(
+            self.partition.replica.follow(
                 high_watermark=effect.high_watermark, start_offset=effect.start_offset
             )
         else:
@@ -112,7 +113,7 @@ class Copying:
     def _cut(self, effect: Truncate | Restart, now_ms: int) -> None:
         """Clear the journal first: after a crash its content would be replayed."""
         partition = self.partition
-        partition.begin_truncation()
+        partition.replica.begin_truncation()
 
         def cleared(is_clear: bool) -> None:
             if self._is_stopped or partition.is_gone:
@@ -128,10 +129,10 @@ class Copying:
     def _cut_if_due(self, now_ms: int) -> None:
         """Truncate when no thread uses the files, which can take long with a slow disk."""
         partition, effect = self.partition, self._cut_due
-        if effect is None or partition.is_flushing:
+        if effect is None or partition.durability.is_flushing:
             return
         self._cut_due = None
-        if effect.offset < partition.high_watermark and partition.damaged_from is None:
+        if effect.offset < partition.high_watermark and partition.replica.damaged_from is None:
             _log.warning(
                 "%s: node %d, the new leader, lacks committed records from offset %d on; "
                 "they are truncated here as well",
@@ -142,9 +143,9 @@ class Copying:
         try:
             if isinstance(effect, Truncate):
                 error = NotLeader(partition.name, self.leader)
-                partition.truncate(effect.offset, error, now_ms=now_ms)
+                partition.replica.truncate(effect.offset, error, now_ms=now_ms)
             else:
-                partition.restart(effect.offset, now_ms=now_ms)
+                partition.replica.restart(effect.offset, now_ms=now_ms)
         except OSError as error:
             # It may be half done. The next start finds out what the disk holds.
             partition.fail(error)

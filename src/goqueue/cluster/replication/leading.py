@@ -60,7 +60,7 @@ class Leading:
         if status is not FetchStatus.OK:
             return Served(self._answer(fetch, status))
         if fetch.last_epoch >= 0 or fetch.offset > partition.end_offset:
-            epoch, end = partition.epoch_end(fetch.last_epoch)
+            epoch, end = partition.replica.epoch_end(fetch.last_epoch)
             if epoch != fetch.last_epoch or end < fetch.offset:
                 return self._diverging(fetch, epoch, end)
         if fetch.offset < partition.start_offset and fetch.offset != self._first_offset():
@@ -100,7 +100,7 @@ class Leading:
             # written.
             partition.log.distrust(fetch.offset)
         try:
-            batches = partition.read_uncommitted(fetch.offset, bytes_max=fetch.bytes_max)
+            batches = partition.replica.read(fetch.offset, bytes_max=fetch.bytes_max)
             if batches is not None and batches.offset < fetch.offset:
                 # Compaction has merged several batches. A follower in the middle of them was not in
                 # sync, so it can drop its own version of the beginning and fetch this instead.
@@ -131,7 +131,7 @@ class Leading:
         """
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError) and cause.errno == errno.EIO:
-            self.partition.note_damage(offset)
+            self.partition.replica.note_damage(offset)
         if not self.is_damaged:
             self.is_damaged = True
             _log.error(
@@ -159,7 +159,7 @@ class Leading:
         """
         partition = self.partition
         try:
-            first = partition.read_uncommitted(partition.start_offset, bytes_max=1)
+            first = partition.replica.read(partition.start_offset, bytes_max=1)
         except (CorruptBatch, StorageFailed):
             return None
         return partition.end_offset if first is None else first.offset
@@ -215,16 +215,16 @@ class Leading:
     # Effects
 
     def _durable(self) -> None:
-        self._perform(self.replicas.local_durable(self.partition.durable_offset))
+        self._perform(self.replicas.local_durable(self.partition.replica.durable_offset))
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, AdvanceHighWatermark):
-                self.partition.set_commit_limit(effect.offset)
+                self.partition.replica.set_commit_limit(effect.offset)
             elif isinstance(effect, ProposeInSync):
                 self._propose(effect)
             else:
-                self.partition.set_shortage(self._shortage(effect))
+                self.partition.replica.set_shortage(self._shortage(effect))
 
     def _shortage(self, effect: SetShortage) -> NotEnoughReplicas | None:
         if not effect.is_short:

@@ -18,8 +18,8 @@ from goqueue.broker.durability.flusher import (
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, StorageFailed, UnknownTopic
 from goqueue.model.names import TopicPartition
-from goqueue.partition import Partition, PartitionSettings
-from goqueue.partition import copy as copy_module
+from goqueue.partition import Partition, PartitionSettings, recover_partition
+from goqueue.partition import durability as durability_module
 from goqueue.partition.history import saved_producers
 from goqueue.storage.commit_journal import CommitJournal
 from tests.simulation.clock import VirtualClock
@@ -102,7 +102,7 @@ class Room:
                 return
 
     def _open(self, name: str) -> Partition:
-        partition, _ = Partition.recover(
+        partition, _ = recover_partition(
             TopicPartition(name, 0),
             self.disk,
             f"logs/{name}/0",
@@ -223,7 +223,7 @@ def test_by_interval_writers_do_not_wait_and_one_sync_serves_the_interval() -> N
     room.clock.run_for(100)
     assert len(room.clock.waiting) == 1
     room.clock.finish_round()
-    assert not room.partitions["a"].is_dirty
+    assert not room.partitions["a"].durability.is_dirty
     room.clock.run_for(10_000)
     assert room.clock.waiting == [], "an interval begins with a write"
     room.write("a")
@@ -251,7 +251,7 @@ def test_an_interval_that_ends_during_a_round_is_served_after_it() -> None:
     room.clock.turn()
     assert len(room.clock.waiting) == 1
     room.clock.finish_round()
-    assert not room.partitions["b"].is_dirty
+    assert not room.partitions["b"].durability.is_dirty
 
 
 def test_a_round_waits_a_few_turns_for_others_only_if_the_last_one_had_company() -> None:
@@ -283,7 +283,7 @@ def test_flush_now_syncs_everything_whatever_the_mode(mode: FsyncMode) -> None:
     room.flusher.flush_now(lambda: done.append(True))
     room.clock.finish_round()
     assert done == [True]
-    assert not any(partition.is_dirty for partition in room.partitions.values())
+    assert not any(partition.durability.is_dirty for partition in room.partitions.values())
     room.clock.turn()
     assert done == [True]
 
@@ -299,7 +299,7 @@ def test_flush_now_waits_for_the_round_that_runs_and_for_what_came_meanwhile() -
     assert done == []
     room.clock.finish_round()
     assert done == [True]
-    assert not room.partitions["b"].is_dirty
+    assert not room.partitions["b"].durability.is_dirty
 
 
 def test_flush_now_with_nothing_to_do_is_done_at_once() -> None:
@@ -491,7 +491,7 @@ PRODUCERS = "logs/a/0/producers"
 
 @pytest.fixture
 def _is_always_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_module, "_SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(durability_module, "_SNAPSHOT_BYTES", 1)
 
 
 @pytest.mark.usefixtures("_is_always_due")
@@ -508,7 +508,7 @@ def test_no_writer_waits_for_a_snapshot(journal_bytes: int | None) -> None:
         assert not room.disk.exists(PRODUCERS)
     while room.clock.waiting:
         room.clock.finish_round()
-    saved = saved_producers(room.disk, room.partitions["a"].log)
+    saved = saved_producers(room.partitions["a"].log)
     assert saved.offset == 3
 
 
@@ -568,8 +568,8 @@ def test_no_snapshot_is_saved_of_what_has_gone(is_deleted: bool) -> None:
     if is_deleted:
         partition.retire(UnknownTopic("a"))
     else:
-        partition.begin_truncation()
-        partition.truncate(0, UnknownTopic("a"), now_ms=room.clock.now_ms())
+        partition.replica.begin_truncation()
+        partition.replica.truncate(0, UnknownTopic("a"), now_ms=room.clock.now_ms())
     room.clock.finish(0)
     assert not room.disk.exists(PRODUCERS)
 

@@ -112,7 +112,7 @@ def test_a_transaction_that_could_not_be_written_whole_can_only_be_aborted(
     assert node.refusal(node.commit, transaction) == "transaction_abortable"
     node.abort(transaction)
     assert node.read() == []
-    assert first.open_transaction(transaction.identity.producer_id) is None
+    assert first.transactions.get(transaction.identity.producer_id) is None
 
 
 def test_a_writer_goes_on_with_its_sequence_numbers_after_a_restart(node: TransactingNode) -> None:
@@ -297,7 +297,7 @@ def test_a_snapshot_keeps_what_is_pending() -> None:
     transaction = node.begin("writer", timeout_ms=600_000)
     assert node.ack_in(transaction, node.receive(messages_max=3)) == [None] * 3
     journal = node.broker.topics.get(DELIVERY_TOPIC).partition(0)
-    opened = journal.open_transaction(transaction.identity.producer_id)
+    opened = journal.transactions.get(transaction.identity.producer_id)
     assert opened is not None
     for message in node.receive(messages_max=250)[::2]:
         node.settle("ack", [message])
@@ -328,7 +328,7 @@ def test_a_snapshot_waits_until_a_marker_before_it_is_carried_out() -> None:
         journal = node.broker.topics.get(DELIVERY_TOPIC).partition(0)
         ending = node.broker.transacting.commit(transaction)
         producer_id = transaction.identity.producer_id
-        node.clock.run_until(lambda: journal.open_transaction(producer_id) is None)  # noqa: B023
+        node.clock.run_until(lambda: journal.transactions.get(producer_id) is None)  # noqa: B023
         assert journal.high_watermark < journal.end_offset, "the marker is committed already"
         node.broker.queues.journal._shards[0].snapshot_bytes = 0  # It is time for one, it thinks.
         node.settle("ack", messages[20 + place : 21 + place])

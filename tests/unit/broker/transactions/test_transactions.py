@@ -22,6 +22,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.partition import Appended, Partition
+from goqueue.storage.aborted import find_aborted
 from goqueue.transactions import TransactionState
 from tests.simulation.world import World
 
@@ -145,7 +146,7 @@ def test_a_batch_that_may_not_join_is_refused_when_that_is_known() -> None:
     again = shop.broker.transactions.initialise(NAME, timeout_ms=60_000)
     assert isinstance(shop.outcome(joining), GoQueueError)
     assert shop.wait(again).epoch > identity.epoch
-    assert shop.broker.topics.get("orders").partition(0).open_transaction(0) is None
+    assert shop.broker.topics.get("orders").partition(0).transactions.get(0) is None
 
 
 def test_offsets_take_part_and_count_with_the_transaction() -> None:
@@ -224,7 +225,7 @@ def test_what_no_coordinator_knows_is_aborted_at_the_start() -> None:
     shop.start()
     shop.run_for(50)
     assert shop.stable(BILLS) == 2
-    (aborted,) = shop.broker.topics.get("bills").partition(0).aborted(0, 2)
+    (aborted,) = find_aborted(shop.broker.topics.get("bills").partition(0).log, 0, 2)
     assert aborted.producer_id == 900
     assert shop.broker.transactions.describe(NAME).state is TransactionState.ONGOING
 

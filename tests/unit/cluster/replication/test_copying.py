@@ -19,7 +19,7 @@ from goqueue.cluster.replication import (
 )
 from goqueue.model.batch import build_batch, read_header
 from goqueue.model.errors import GoQueueError, NotEnoughReplicas, NotLeader
-from goqueue.partition import Partition, PartitionSettings
+from goqueue.partition import Partition, PartitionSettings, recover_partition, reopen_partition
 from goqueue.storage.log import LogSettings
 from tests.unit.partition.simulated_partition import FOLDER, NAME, NOW_MS, SimulatedPartition
 from tests.unit.partition.till import known
@@ -33,7 +33,7 @@ class Replica(SimulatedPartition):
     """A shelf that is opened as a replica."""
 
     def _recover(self) -> Partition:
-        partition, _ = Partition.recover(
+        partition, _ = recover_partition(
             NAME,
             self.disk,
             FOLDER,
@@ -62,7 +62,7 @@ class Pair:
     def lead(self, epoch: int, *, in_sync: tuple[int, ...] = (LEADER, FOLLOWER)) -> None:
         """`one` leads and `other` follows."""
         partition = self.one.partition
-        partition.become_leader(epoch)
+        partition.replica.become_leader(epoch)
         replicas = ReplicaSet(
             LEADER,
             replicas=(LEADER, FOLLOWER),
@@ -71,9 +71,9 @@ class Pair:
             alive=ALIVE,
             leader_epoch=epoch,
             version=epoch,
-            epoch_start=partition.epoch_start,
+            epoch_start=partition.replica.epoch_start,
             high_watermark=partition.high_watermark,
-            durable_offset=partition.durable_offset,
+            durable_offset=partition.replica.durable_offset,
             lag_ms=1000,
             retry_ms=100,
             now_ms=NOW_MS,
@@ -82,10 +82,10 @@ class Pair:
         self.follow(epoch)
 
     def follow(self, epoch: int, *, is_in_sync: bool = False) -> None:
-        self.other.partition.become_follower(epoch, leader=LEADER)
+        self.other.partition.replica.become_follower(epoch, leader=LEADER)
         self.requests += 1000
         following = Following(
-            self.other.partition,
+            self.other.partition.replica,
             topic_id=b"t",
             partition=0,
             leader_epoch=epoch,
@@ -181,9 +181,12 @@ def test_a_deposed_leader_tells_its_writers_and_takes_no_more() -> None:
     pair = Pair()
     pair.lead(1)
     outcome = pair.one.ack(pair.one.append("one").last_offset)
-    pair.one.partition.become_follower(2, leader=FOLLOWER)
+    pair.one.partition.replica.become_follower(2, leader=FOLLOWER)
     assert [type(one) for one in outcome] == [NotLeader]
-    for write in (lambda: pair.one.append("two"), lambda: pair.one.partition.delete_before(0)):
+    for write in (
+        lambda: pair.one.append("two"),
+        lambda: pair.one.partition.retention.delete_before(0),
+    ):
         with pytest.raises(NotLeader) as refusal:
             write()
         assert refusal.value.leader == FOLLOWER
@@ -201,7 +204,9 @@ def test_what_the_new_leader_lacks_is_cut_off_after_the_journal_is_cleared() -> 
     pair.one.send(0, producer=8)
     assert pair.pull().status is FetchStatus.DIVERGING
     assert pair.other.partition.end_offset == 10, "the journal still holds what is to go"
-    assert not pair.other.partition.is_dirty, "nothing of it may get into the journal again"
+    assert not pair.other.partition.durability.is_dirty, (
+        "nothing of it may get into the journal again"
+    )
     pair.catch_up()
     assert log_of(pair.other) == log_of(pair.one)
     assert pair.other.partition.epochs.entries == [(1, 0), (2, 1)]
@@ -229,7 +234,7 @@ def test_a_flush_that_was_under_way_does_not_speak_for_what_came_after_the_cut()
     pair = Pair()
     pair.lead(1)
     pair.one.append("old 1")
-    flush = pair.one.partition.flush()
+    flush = pair.one.partition.durability.flush()
     pair.swap(2)
     pair.one.append("new 1")
     pair.pull()
@@ -237,10 +242,10 @@ def test_a_flush_that_was_under_way_does_not_speak_for_what_came_after_the_cut()
     pair.pull()
     assert pair.other.partition.end_offset == 1
     flush.run()
-    pair.other.partition.flushed(flush)
-    assert pair.other.partition.durable_offset == 0
+    pair.other.partition.durability.flushed(flush)
+    assert pair.other.partition.replica.durable_offset == 0
     pair.other.sync()
-    assert pair.other.partition.durable_offset == 1
+    assert pair.other.partition.replica.durable_offset == 1
 
 
 def test_a_journal_that_cannot_be_cleared_ends_the_copy() -> None:
@@ -267,9 +272,9 @@ def test_a_follower_that_leads_before_the_journal_is_clear_keeps_its_log() -> No
     for done in waiting:
         done(True)
     assert pair.one.partition.end_offset == 1
-    assert pair.one.partition.is_dirty is False
+    assert pair.one.partition.durability.is_dirty is False
     pair.one.append("new")
-    assert pair.one.partition.is_dirty
+    assert pair.one.partition.durability.is_dirty
 
 
 def test_a_follower_below_the_leaders_start_begins_in_the_middle_of_a_batch_if_need_be() -> None:
@@ -278,7 +283,7 @@ def test_a_follower_below_the_leaders_start_begins_in_the_middle_of_a_batch_if_n
     for _ in range(4):
         pair.one.append("a", "b", "c", "d", "e")
     pair.one.sync()
-    pair.one.partition.delete_before(12)
+    pair.one.partition.retention.delete_before(12)
     assert pair.pull().status is FetchStatus.BELOW_START
     pair.clear()
     assert pair.other.partition.start_offset == 10, "only whole batches can be copied"
@@ -297,15 +302,15 @@ def test_a_follower_in_the_middle_of_a_compacted_batch_has_it_again_as_a_whole()
     pair.one.sync()
     pair.pull()
     partition = pair.other.partition
-    partition.begin_truncation()
-    partition.truncate(3, NotLeader(partition.name, LEADER), now_ms=NOW_MS)
+    partition.replica.begin_truncation()
+    partition.replica.truncate(3, NotLeader(partition.name, LEADER), now_ms=NOW_MS)
     # Compaction has left one batch for the first five offsets.
     stretched = build_batch(b"", record_count=0, base_offset=0, last_offset_delta=4, leader_epoch=1)
     last = log_of(pair.one)[5]
     leader = pair.one.partition
     leader.log.truncate(0)
     for batch in (bytes(stretched), last):
-        leader._store(memoryview(batch), read_header(batch), now_ms=NOW_MS)
+        leader.store(memoryview(batch), read_header(batch), now_ms=NOW_MS)
     assert pair.pull().status is FetchStatus.DIVERGING
     pair.catch_up()
     assert log_of(pair.other) == log_of(pair.one)
@@ -339,9 +344,9 @@ def test_what_was_sent_unread_and_refused_is_verified_when_it_is_asked_for_again
     assert pair.other.partition.end_offset == 1  # The second one was not what it should be.
     assert pair.pull().status is FetchStatus.OK
     pair.copying.following.failed(NOW_MS - 1000)
-    assert pair.one.partition.first_damage is None
+    assert pair.one.partition.replica.first_damage is None
     assert pair.pull().status is FetchStatus.DAMAGED
-    assert pair.one.partition.first_damage == 1
+    assert pair.one.partition.replica.first_damage == 1
 
 
 def test_an_unreadable_disk_counts_as_damage() -> None:
@@ -355,7 +360,7 @@ def test_an_unreadable_disk_counts_as_damage() -> None:
 
     pair.one.partition.log.active.file.read = fail  # type: ignore[method-assign]
     assert pair.pull().status is FetchStatus.DAMAGED
-    assert pair.one.partition.first_damage == 0
+    assert pair.one.partition.replica.first_damage == 0
 
 
 def test_a_damaged_follower_drops_what_it_has_only_when_nobody_relies_on_it() -> None:
@@ -365,7 +370,7 @@ def test_a_damaged_follower_drops_what_it_has_only_when_nobody_relies_on_it() ->
         pair.one.append(value)
     pair.catch_up()
     partition = pair.other.partition
-    partition.note_damage(1)
+    partition.replica.note_damage(1)
     pair.follow(1, is_in_sync=True)
     pair.clear()
     assert partition.end_offset == 3
@@ -374,7 +379,7 @@ def test_a_damaged_follower_drops_what_it_has_only_when_nobody_relies_on_it() ->
     assert partition.end_offset == 1
     pair.catch_up()
     assert log_of(pair.other) == log_of(pair.one)
-    assert partition.first_damage is None
+    assert partition.replica.first_damage is None
 
 
 def test_with_too_few_in_sync_writers_are_refused_and_records_are_committed_later() -> None:
@@ -426,7 +431,7 @@ def test_until_a_marker_is_committed_its_transaction_is_not_decided_after_a_rest
     )
     state = pair.one.stop()
     assert state.producers.high_watermark == 1
-    partition = Partition.reopen(
+    partition = reopen_partition(
         pair.one.partition.name,
         pair.one.disk,
         pair.one.partition.log.folder,

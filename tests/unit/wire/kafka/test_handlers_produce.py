@@ -249,9 +249,9 @@ def test_while_replicas_are_short_a_new_producer_does_not_lose_its_first_batch()
         )
         return int(produce(client, NEWEST, bytes(batch)).error_code)
 
-    partition.set_shortage(NotEnoughReplicas("Too few replicas are in sync; retry."))
+    partition.replica.set_shortage(NotEnoughReplicas("Too few replicas are in sync; retry."))
     assert [send(0), send(1)] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
-    partition.set_shortage(None)
+    partition.replica.set_shortage(None)
     assert send(2) == ErrorCode.NOT_ENOUGH_REPLICAS  # It was on its way meanwhile.
     assert [send(0), send(1), send(2)] == [ErrorCode.NONE] * 3
     assert client.node.values("orders") == [b"0", b"1", b"2"]

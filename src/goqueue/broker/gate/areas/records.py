@@ -249,7 +249,7 @@ class RecordsArea(Area):
         found = self._broker.topics.get(topic).partition(partition)
         found.check_leading()
         found.check_epoch(leader_epoch)
-        return found.epoch_end(epoch)
+        return found.replica.epoch_end(epoch)
 
     # Deleting
 

@@ -447,7 +447,7 @@ class TransactionsArea(Area):
         found = self._broker.topics.get(topic).partition(partition)
         producers = []
         for one in found.producers:
-            opened = found.open_transaction(one.producer_id)
+            opened = found.transactions.get(one.producer_id)
             first_offset = NO_TRANSACTION if opened is None else opened.first_offset
             producers.append(
                 ProducerView(

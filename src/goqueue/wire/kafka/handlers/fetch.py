@@ -209,10 +209,7 @@ def _partition_data(
     if error is None and result.batches is not None:
         try:
             records = _records(result, in_file_min)
-        except CorruptBatch as damage:
-            assert partition is not None
-            error = partition.damaged(damage)
-        except OSError as failure:
+        except (CorruptBatch, OSError) as failure:
             assert partition is not None
             error = partition.unreadable(failure)
     if partition is None:
