@@ -1,6 +1,6 @@
 """Driver of the bootstrap rounds in which new nodes agree on a cluster.
 
-The rules are in `cluster/formation_round.py`. A ballot that is superseded or gets no answers is
+The rules are in `cluster/bootstrap.py`. A ballot that is superseded or gets no answers is
 abandoned. The next one starts after a random, growing pause, and after another proposer has had its
 time, so that nodes do not keep superseding one another.
 """
@@ -14,8 +14,15 @@ from random import Random
 
 import msgspec
 
-from goqueue.cluster.bootstrap import Ballot, Formed, Self
-from goqueue.cluster.formation_round import Attempt, Question, answer_question, encode_question
+from goqueue.cluster.bootstrap import (
+    Attempt,
+    Ballot,
+    Formed,
+    Question,
+    Self,
+    answer_question,
+    encode_question,
+)
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answered, PeerKind, Peers
 from goqueue.model.bounds import VERSION_MAX

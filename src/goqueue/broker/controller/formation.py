@@ -23,13 +23,14 @@ from goqueue.cluster.bootstrap import (
     Join,
     Self,
     Stand,
+    answer_question,
+    decode_question,
     initial_quorum,
     learned,
     listed,
     next_step,
     snapshot_of_single_node,
 )
-from goqueue.cluster.formation_round import answer_question, decode_question
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.ready import RaftState
