@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from goqueue.broker.controller.calls import QuorumMember, QuorumState
 from goqueue.broker.controller.metadata import done
-from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import (

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import msgspec
 
 from goqueue.broker.controller.active_controller import Decided
-from goqueue.cluster.commands import ClusterCommand, Result, decode_command, encode_command
+from goqueue.cluster.commands import (
+    ClusterCommand,
+    DeleteTopic,
+    Result,
+    UnregisterNode,
+    decode_command,
+    encode_command,
+)
+from goqueue.cluster.raft.core import Raft
+from goqueue.cluster.raft.ready import Ready
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import NotController, RequestTimedOut
+from goqueue.model.errors import (
+    GoQueueError,
+    NotController,
+    RequestTimedOut,
+    UnknownNode,
+    UnknownTopic,
+)
 
 _answer_encoder = msgspec.msgpack.Encoder()
 _answer_decoder = msgspec.msgpack.Decoder(tuple[int, Result])
@@ -88,3 +106,202 @@ class QuorumCalls:
 
         decided.then(done)
         return answer
+
+
+COMMAND_TIMEOUT_MS = 30_000  # long enough for one or two elections
+CALL_TIMEOUT_MS = 5_000  # per attempt; then another node may lead
+RETRY_MS = 100
+WAITING_MAX = 10_000  # commands of this node in flight
+
+Ask = Callable[[ClusterCommand, int], Promise[tuple[int, Result]]]
+
+
+@dataclass(slots=True)
+class _Request:
+    command: ClusterCommand
+    promise: Promise[Result]
+    deadline_ms: int
+    attempts: int = 0
+
+
+class QuorumRequests:
+    def __init__(
+        self, clock: Clock, *, ask: Ask, when_applied: Callable[[int], Promise[None]]
+    ) -> None:
+        """`ask` makes one attempt and returns the index in the log and the result."""
+        self._clock = clock
+        self._ask = ask
+        self._when_applied = when_applied
+        self._count = 0
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Stop retrying."""
+        self._is_stopped = True
+
+    def request(self, command: ClusterCommand) -> Promise[Result]:
+        promise: Promise[Result] = Promise()
+        if self._count >= WAITING_MAX:
+            promise.reject(RequestTimedOut("Too many commands wait for the controller; retry."))
+            return promise
+        self._count += 1
+        promise.then(self._done)
+        deadline_ms = self._clock.now_ms() + COMMAND_TIMEOUT_MS
+        self._attempt(_Request(command, promise, deadline_ms))
+        return promise
+
+    def _done(self, _: Result, error: Exception | None) -> None:
+        self._count -= 1
+
+    def _attempt(self, request: _Request) -> None:
+        request.attempts += 1
+        try:
+            self._ask(request.command, CALL_TIMEOUT_MS).then(partial(self._decided, request))
+        except GoQueueError as error:
+            self._decided(request, None, error)
+
+    def _decided(
+        self, request: _Request, decided: tuple[int, Result] | None, error: Exception | None
+    ) -> None:
+        if error is None:
+            assert decided is not None
+            index, result = decided
+            applied = self._when_applied(index)
+            applied.then(lambda _, late: request.promise.settle(None if late else result, late))
+            return
+        is_passing = isinstance(error, NotController | RequestTimedOut)
+        if is_passing and self._clock.now_ms() < request.deadline_ms and not self._is_stopped:
+            self._clock.call_later(RETRY_MS, partial(self._attempt, request))
+        elif _is_done_before(request, error):
+            request.promise.resolve(None)
+        else:
+            request.promise.reject(error)
+
+
+def _is_done_before(request: _Request, error: Exception) -> bool:
+    """Return whether an earlier attempt, whose answer was lost, already did what is refused now."""
+    command = request.command
+    return request.attempts > 1 and (
+        (isinstance(command, DeleteTopic) and isinstance(error, UnknownTopic))
+        or (isinstance(command, UnregisterNode) and isinstance(error, UnknownNode))
+    )
+
+
+class QuorumReads:
+    """Pending reads of this node as the leader."""
+
+    def __init__(
+        self, raft: Callable[[], Raft], clock: Clock, *, asked: Callable[[], None]
+    ) -> None:
+        """`asked` is called when Raft has work to do."""
+        self._raft = raft
+        self._clock = clock
+        self._asked = asked
+        self._count = 0
+        self._waiting: dict[int, Promise[tuple[int, Result]]] = {}  # bounded by Raft
+
+    def ask(self) -> Promise[tuple[int, Result]]:
+        """Return an index up to which everything was committed when this was called, or later."""
+        done: Promise[tuple[int, Result]] = Promise()
+        self._count += 1
+        refusal = self._raft().read(self._count, self._clock.now_ms())
+        if refusal is not None:
+            done.reject(NotController(-1))
+            return done
+        self._waiting[self._count] = done
+        self._asked()
+        return done
+
+    def settle(self, ready: Ready) -> None:
+        """Resolve confirmed reads; the committed entries that came with them are applied."""
+        for read in ready.reads:
+            self._waiting.pop(read.context).resolve((read.index, None))
+        for context in ready.reads_lost:
+            lost = self._waiting.pop(context, None)
+            if lost is not None:
+                lost.reject(NotController(-1))
+
+    def give_up(self) -> None:
+        """Fail all pending reads because this node no longer leads; callers retry elsewhere."""
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            done.reject(NotController(-1))
+
+
+STATE_ANSWER_MS = 5_000
+
+
+class QuorumMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of the quorum; -1 for unknown values."""
+
+    node: int
+    end_offset: int
+    heard_ms: int  # when it last answered, in wall-clock time
+    is_voter: bool
+
+
+class QuorumState(msgspec.Struct, frozen=True, array_like=True):
+    """The metadata log: leader, term, commit position and members."""
+
+    leader: int
+    term: int
+    commit_offset: int
+    members: list[QuorumMember]
+
+
+class QuorumStates:
+    """Returns the progress of the members. Only the leader tracks it, so other nodes call it."""
+
+    def __init__(self, node_id: int, raft: Callable[[], Raft], clock: Clock, peers: Peers) -> None:
+        """`raft` returns the current state machine: it is replaced when the members are known."""
+        self._node_id = node_id
+        self._raft = raft
+        self._clock = clock
+        self._peers = peers
+        peers.serve(PeerKind.QUORUM_STATE, self._serve)
+
+    def find(self) -> Promise[QuorumState]:
+        result: Promise[QuorumState] = Promise()
+        leader = self._raft().leader_id
+        if leader == self._node_id:
+            result.resolve(self._here())
+        elif leader is None:
+            result.reject(NotController(-1))
+        else:
+
+            def answered(answer: Answered | None, error: Exception | None) -> None:
+                found = None if answer is None else _state_decoder.decode(answer.head)
+                result.settle(found, error)
+
+            call = self._peers.call(leader, PeerKind.QUORUM_STATE, b"", timeout_ms=STATE_ANSWER_MS)
+            call.then(answered)
+        return result
+
+    def _here(self) -> QuorumState:
+        """Return the state on the leader."""
+        raft, wall_ms = self._raft(), self._clock.wall_ms()
+        members = []
+        for node in raft.members.all:
+            end_offset, heard_ms = -1, -1
+            progress = raft.progress_of(node)
+            if node == self._node_id:
+                end_offset, heard_ms = raft.log.last_index, wall_ms
+            elif progress is not None:
+                silent_ms = max(0, self._clock.now_ms() - progress.heard_ms)
+                end_offset, heard_ms = progress.match_index, wall_ms - silent_ms
+            is_voter = node in raft.members.voters
+            members.append(QuorumMember(node, end_offset, heard_ms, is_voter))
+        return QuorumState(self._node_id, raft.term, raft.log.commit_index, members)
+
+    def _serve(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        answer: Promise[Answer] = Promise()
+        leader = self._raft().leader_id
+        if leader == self._node_id:
+            answer.resolve(Answer(_state_encoder.encode(self._here())))
+        else:
+            answer.reject(NotController(-1 if leader is None else leader))
+        return answer
+
+
+_state_encoder = msgspec.msgpack.Encoder()
+_state_decoder = msgspec.msgpack.Decoder(QuorumState)

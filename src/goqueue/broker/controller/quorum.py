@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 
 from goqueue.broker.controller.active_controller import (
     CONTROLLER_TICK_MS,
     ActiveController,
     Decided,
+    QuorumMembers,
 )
-from goqueue.broker.controller.calls import QuorumCalls
-from goqueue.broker.controller.members import QuorumMembers
+from goqueue.broker.controller.calls import QuorumCalls, QuorumReads, QuorumRequests, QuorumStates
 from goqueue.broker.controller.metadata import Applied
-from goqueue.broker.controller.quorum_state import QuorumStates
-from goqueue.broker.controller.reads import QuorumReads
-from goqueue.broker.controller.requests import QuorumRequests
-from goqueue.broker.controller.saves import QuorumSaves
 from goqueue.cluster.commands import CatchUp, ClusterCommand, Result
 from goqueue.cluster.facts import (
     TOPIC_PREFIX,
@@ -46,7 +43,7 @@ from goqueue.loop.alarm import Alarm
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import PeerKind, Peers
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
+from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut, StorageFull
 from goqueue.partition import Partition
 
 SNAPSHOT_ENTRIES = 10_000  # applied since the last snapshot; replaying so many is quick
@@ -414,3 +411,62 @@ class Quorum:
         if not self.is_controller:
             return None
         return self._reads.ask() if isinstance(command, CatchUp) else self._active.decide(command)
+
+
+SAVE_RETRY_MS = 100  # until a full disk has space again
+
+_log = logging.getLogger(__name__)
+
+
+class QuorumSaves:
+    """One write at a time, in a thread."""
+
+    def __init__(
+        self,
+        storage: RaftStorage,
+        clock: Clock,
+        *,
+        saved: Callable[[list[Ready]], None],
+        failed: Callable[[GoQueueError], None],
+    ) -> None:
+        """`failed` is called once; after it nothing is written any more."""
+        self._storage = storage
+        self._clock = clock
+        self._on_saved = saved
+        self._on_failed = failed
+        self._unsaved: list[Ready] = []
+        self._is_saving = False
+        self._is_over = False
+
+    def add(self, ready: Ready) -> None:
+        self._unsaved.append(ready)
+
+    def stop(self) -> None:
+        """Write nothing more, and report no completion of a write in progress."""
+        self._is_over = True
+
+    def begin(self) -> None:
+        """Write what has accumulated, unless a write is in progress."""
+        if self._is_saving or not self._unsaved or self._is_over:
+            return
+        self._is_saving = True
+        readies, self._unsaved = self._unsaved, []
+        self._clock.run_blocking(partial(self._storage.save, readies), partial(self._done, readies))
+
+    def _done(self, readies: list[Ready], _: object, error: Exception | None) -> None:
+        self._is_saving = False
+        if self._is_over:
+            return
+        if isinstance(error, StorageFull):
+            _log.error("the quorum's log cannot be written, retrying: %s", error)
+            self._unsaved[:0] = readies
+            self._clock.call_later(SAVE_RETRY_MS, self.begin)
+        elif isinstance(error, GoQueueError):
+            # The content of the disk is unknown, so no promise can be made until the next start.
+            _log.error("this node has stopped taking part in the quorum: %s", error)
+            self._is_over = True
+            self._on_failed(error)
+        elif error is not None:
+            raise error
+        else:
+            self._on_saved(readies)
