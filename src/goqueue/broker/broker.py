@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from uuid import UUID
 
 import msgspec
 
 from goqueue.broker.administration import Administration
 from goqueue.broker.confirming import Confirming
 from goqueue.broker.controller.metadata import LocalLog
+from goqueue.broker.controller.node import Environment, new_id
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
@@ -49,7 +49,7 @@ from goqueue.broker.streams.polling import StreamPolling
 from goqueue.broker.streams.progress import StreamProgress
 from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
-from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
+from goqueue.broker.topics.internal_topics import InternalTopics
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.placement import Placement
 from goqueue.broker.topics.settings import TopicDefaults
@@ -199,7 +199,7 @@ class Broker:
             new_id=self.new_id,
         )
         if self.cluster is not None:
-            self.cluster.attach(self.topics, self.flusher, self.settings.replication)
+            self.cluster.attach(self.topics, self.flusher)
 
     def _remote_reader(self, peers: Peers) -> RemoteReader:
         return RemoteReader(
@@ -381,19 +381,11 @@ class Broker:
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
     ) -> Clustering:
-        settings = self.settings
         return Clustering(
-            self.node_id,
-            settings.cluster,
-            self._disk,
-            self.clock,
-            peers,
-            self.random,
-            internal_topics=internal_topics(settings),
+            self.settings,
+            Environment(self._disk, self.clock, peers, self.random),
             addresses=addresses,
-            new_id=self.new_id,
             offered_id=self._own_cluster_id,
-            configured_id=settings.node.cluster_id,
             single_node=single_node,
         )
 
@@ -490,7 +482,7 @@ class Broker:
 
     def new_id(self) -> bytes:
         """Return sixteen random bytes, as used for ids of topics and members."""
-        return UUID(int=self.random.getrandbits(128), version=4).bytes
+        return new_id(self.random)
 
     def produce(
         self,

@@ -52,6 +52,10 @@ class Formed(msgspec.Struct, frozen=True, array_like=True):
     def voters(self) -> tuple[int, ...]:
         return tuple(sorted([*(one.id for one in self.initial_voters), *self.absent]))
 
+    def initial_disk(self, node: int) -> bytes | None:
+        """Return the disk with which a node was an initial voter; None if it was none."""
+        return next((one.disk for one in self.initial_voters if one.id == node), None)
+
 
 class Ballot(NamedTuple):
     """An attempt to form a cluster; a later ballot supersedes an earlier one."""

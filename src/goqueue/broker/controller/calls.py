@@ -1,16 +1,22 @@
-"""Routing of commands to the controller: from this node, and from other nodes to this one."""
+"""Calls to the controller: commands, linearizable reads, and the state of the quorum.
+
+A command is decided on the node that is the controller, here or elsewhere. It resolves on the
+calling node when its decision has been applied there too, so that the caller sees its effect.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from random import Random
 
 import msgspec
 
 from goqueue.broker.controller.active_controller import Decided
+from goqueue.broker.controller.metadata import AppliedMetadata
+from goqueue.broker.controller.node import Environment
 from goqueue.cluster.commands import (
+    CatchUp,
     ClusterCommand,
     DeleteTopic,
     Result,
@@ -31,53 +37,93 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 
+COMMAND_TIMEOUT_MS = 30_000  # long enough for one or two elections
+CALL_TIMEOUT_MS = 5_000  # per attempt; then another node may lead
+RETRY_MS = 100
+WAITING_MAX = 10_000  # commands of this node in flight
+
 _answer_encoder = msgspec.msgpack.Encoder()
 _answer_decoder = msgspec.msgpack.Decoder(tuple[int, Result])
 
 
-class QuorumCalls:
-    """Sends a command to the controller once; a node that is not the controller names it."""
+@dataclass(slots=True)
+class _Request:
+    """A command that is retried until it is decided or times out."""
+
+    command: ClusterCommand
+    promise: Promise[Result]
+    deadline_ms: int
+    attempts: int = 0
+
+
+class ControllerCalls:
+    """Sends commands to the controller; a node that is not the controller names it."""
 
     def __init__(
         self,
-        node_id: int,
-        peers: Peers,
-        random: Random,
+        raft: Raft,
+        applied: AppliedMetadata,
+        environment: Environment,
         *,
-        contacts: Iterable[int],
-        leader: Callable[[], int | None],
         decide: Callable[[ClusterCommand], Promise[Decided] | None],
     ) -> None:
-        """`contacts` are called while no leader is known; `decide` is None on other nodes."""
-        self._node_id = node_id
-        self._peers = peers
-        self._random = random
-        self._contacts = [node for node in contacts if node != node_id]
-        self._leader = leader
+        """`decide` passes a command to the controller on this node; it returns None elsewhere."""
+        self._raft = raft
+        self._applied = applied
+        self._clock = environment.clock
+        self._peers = environment.peers
+        self._random = environment.random
         self._decide = decide
+        self._contacts: list[int] = []
+        self._count = 0  # requests in flight
         self._is_stopped = False
-        peers.serve(PeerKind.COMMAND, self._serve)
+        self._peers.serve(PeerKind.COMMAND, self._serve)
 
     def add_contacts(self, nodes: Iterable[int]) -> None:
-        self._contacts += [
-            one for one in nodes if one != self._node_id and one not in self._contacts
-        ]
+        """Add nodes to call while no leader is known."""
+        known = {self._raft.node_id, *self._contacts}
+        self._contacts += [node for node in nodes if node not in known]
 
     def stop(self) -> None:
         self._is_stopped = True
 
-    def ask(self, command: ClusterCommand, timeout_ms: int) -> Promise[Decided]:
+    # Once
+
+    def ask_once(self, command: ClusterCommand, *, timeout_ms: int) -> Promise[None]:
+        """Send a command once, without retries, because it will be repeated anyway."""
+        done: Promise[None] = Promise()
+        try:
+            asked = self._ask(command, timeout_ms)
+        except GoQueueError as error:
+            done.reject(error)
+        else:
+            asked.then(lambda _, error: done.settle(None, error))
+        return done
+
+    def catch_up(self, *, timeout_ms: int) -> Promise[None]:
+        """Resolve when this node has applied everything decided before the call; tried once."""
+        done: Promise[None] = Promise()
+
+        def answered(decided: Decided | None, error: Exception | None) -> None:
+            if decided is None:
+                assert error is not None
+                done.reject(error)
+            else:
+                self._applied.when_applied(decided[0]).then(done.settle)
+
+        try:
+            self._ask(CatchUp(), timeout_ms).then(answered)
+        except GoQueueError as error:
+            done.reject(error)
+        return done
+
+    def _ask(self, command: ClusterCommand, timeout_ms: int) -> Promise[Decided]:
         """Return the index in the log and the result; raise if it is refused here."""
         if self._is_stopped:
             raise RequestTimedOut("The node is stopping; retry on another node.")
         decided = self._decide(command)
         if decided is not None:
             return decided
-        target = self._leader()
-        if target is None or target == self._node_id:
-            if not self._contacts:
-                raise NotController(-1)
-            target = self._random.choice(self._contacts)
         done: Promise[Decided] = Promise()
 
         def answered(answer: Answered | None, error: Exception | None) -> None:
@@ -88,58 +134,24 @@ class QuorumCalls:
                 done.resolve(_answer_decoder.decode(answer.head))
 
         called = self._peers.call(
-            target, PeerKind.COMMAND, encode_command(command), timeout_ms=timeout_ms
+            self._target(), PeerKind.COMMAND, encode_command(command), timeout_ms=timeout_ms
         )
         called.then(answered)
         return done
 
-    def _serve(self, caller: int, head: bytes, _: memoryview) -> Promise[Answer]:
-        decided = self._decide(decode_command(head))
-        if decided is None:
-            leader = self._leader()
-            raise NotController(-1 if leader is None else leader)
-        answer: Promise[Answer] = Promise()
+    def _target(self) -> int:
+        """Return the presumed controller, or a node that may know it."""
+        leader = self._raft.leader_id
+        if leader is not None and leader != self._raft.node_id:
+            return leader
+        if not self._contacts:
+            raise NotController(-1)
+        return self._random.choice(self._contacts)
 
-        def done(outcome: Decided | None, error: Exception | None) -> None:
-            encoded = b"" if error else _answer_encoder.encode(outcome)
-            answer.settle(Answer(encoded), error)
-
-        decided.then(done)
-        return answer
-
-
-COMMAND_TIMEOUT_MS = 30_000  # long enough for one or two elections
-CALL_TIMEOUT_MS = 5_000  # per attempt; then another node may lead
-RETRY_MS = 100
-WAITING_MAX = 10_000  # commands of this node in flight
-
-Ask = Callable[[ClusterCommand, int], Promise[tuple[int, Result]]]
-
-
-@dataclass(slots=True)
-class _Request:
-    command: ClusterCommand
-    promise: Promise[Result]
-    deadline_ms: int
-    attempts: int = 0
-
-
-class QuorumRequests:
-    def __init__(
-        self, clock: Clock, *, ask: Ask, when_applied: Callable[[int], Promise[None]]
-    ) -> None:
-        """`ask` makes one attempt and returns the index in the log and the result."""
-        self._clock = clock
-        self._ask = ask
-        self._when_applied = when_applied
-        self._count = 0
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        """Stop retrying."""
-        self._is_stopped = True
+    # With retries
 
     def request(self, command: ClusterCommand) -> Promise[Result]:
+        """Request a decision; resolves when it is in effect on this node."""
         promise: Promise[Result] = Promise()
         if self._count >= WAITING_MAX:
             promise.reject(RequestTimedOut("Too many commands wait for the controller; retry."))
@@ -160,13 +172,11 @@ class QuorumRequests:
         except GoQueueError as error:
             self._decided(request, None, error)
 
-    def _decided(
-        self, request: _Request, decided: tuple[int, Result] | None, error: Exception | None
-    ) -> None:
+    def _decided(self, request: _Request, decided: Decided | None, error: Exception | None) -> None:
         if error is None:
             assert decided is not None
             index, result = decided
-            applied = self._when_applied(index)
+            applied = self._applied.when_applied(index)
             applied.then(lambda _, late: request.promise.settle(None if late else result, late))
             return
         is_passing = isinstance(error, NotController | RequestTimedOut)
@@ -176,6 +186,21 @@ class QuorumRequests:
             request.promise.resolve(None)
         else:
             request.promise.reject(error)
+
+    # Commands of other nodes
+
+    def _serve(self, caller: int, head: bytes, _: memoryview) -> Promise[Answer]:
+        decided = self._decide(decode_command(head))
+        if decided is None:
+            raise _not_controller(self._raft)
+        answer: Promise[Answer] = Promise()
+
+        def done(outcome: Decided | None, error: Exception | None) -> None:
+            encoded = b"" if error else _answer_encoder.encode(outcome)
+            answer.settle(Answer(encoded), error)
+
+        decided.then(done)
+        return answer
 
 
 def _is_done_before(request: _Request, error: Exception) -> bool:
@@ -187,29 +212,35 @@ def _is_done_before(request: _Request, error: Exception) -> bool:
     )
 
 
-class QuorumReads:
-    """Pending reads of this node as the leader."""
+def _not_controller(raft: Raft) -> NotController:
+    return NotController(-1 if raft.leader_id is None else raft.leader_id)
 
-    def __init__(
-        self, raft: Callable[[], Raft], clock: Clock, *, asked: Callable[[], None]
-    ) -> None:
-        """`asked` is called when Raft has work to do."""
+
+class QuorumReads:
+    """Linearizable reads of the commit index (Raft's ReadIndex), pending on the leader.
+
+    The leader confirms with a majority that it still leads before it answers. So a node that has
+    applied the log up to the answer has everything that was decided before the request.
+    """
+
+    def __init__(self, raft: Raft, clock: Clock, wake: Callable[[], None]) -> None:
+        """`wake` runs Raft soon."""
         self._raft = raft
         self._clock = clock
-        self._asked = asked
+        self._wake = wake
         self._count = 0
-        self._waiting: dict[int, Promise[tuple[int, Result]]] = {}  # bounded by Raft
+        self._waiting: dict[int, Promise[Decided]] = {}  # bounded by Raft
 
-    def ask(self) -> Promise[tuple[int, Result]]:
+    def ask(self) -> Promise[Decided]:
         """Return an index up to which everything was committed when this was called, or later."""
-        done: Promise[tuple[int, Result]] = Promise()
+        done: Promise[Decided] = Promise()
         self._count += 1
-        refusal = self._raft().read(self._count, self._clock.now_ms())
+        refusal = self._raft.read(self._count, self._clock.now_ms())
         if refusal is not None:
             done.reject(NotController(-1))
             return done
         self._waiting[self._count] = done
-        self._asked()
+        self._wake()
         return done
 
     def settle(self, ready: Ready) -> None:
@@ -249,12 +280,14 @@ class QuorumState(msgspec.Struct, frozen=True, array_like=True):
     members: list[QuorumMember]
 
 
+_state_encoder = msgspec.msgpack.Encoder()
+_state_decoder = msgspec.msgpack.Decoder(QuorumState)
+
+
 class QuorumStates:
     """Returns the progress of the members. Only the leader tracks it, so other nodes call it."""
 
-    def __init__(self, node_id: int, raft: Callable[[], Raft], clock: Clock, peers: Peers) -> None:
-        """`raft` returns the current state machine: it is replaced when the members are known."""
-        self._node_id = node_id
+    def __init__(self, raft: Raft, clock: Clock, peers: Peers) -> None:
         self._raft = raft
         self._clock = clock
         self._peers = peers
@@ -262,8 +295,8 @@ class QuorumStates:
 
     def find(self) -> Promise[QuorumState]:
         result: Promise[QuorumState] = Promise()
-        leader = self._raft().leader_id
-        if leader == self._node_id:
+        leader = self._raft.leader_id
+        if leader == self._raft.node_id:
             result.resolve(self._here())
         elif leader is None:
             result.reject(NotController(-1))
@@ -279,29 +312,24 @@ class QuorumStates:
 
     def _here(self) -> QuorumState:
         """Return the state on the leader."""
-        raft, wall_ms = self._raft(), self._clock.wall_ms()
+        raft, wall_ms = self._raft, self._clock.wall_ms()
         members = []
         for node in raft.members.all:
             end_offset, heard_ms = -1, -1
             progress = raft.progress_of(node)
-            if node == self._node_id:
+            if node == raft.node_id:
                 end_offset, heard_ms = raft.log.last_index, wall_ms
             elif progress is not None:
                 silent_ms = max(0, self._clock.now_ms() - progress.heard_ms)
                 end_offset, heard_ms = progress.match_index, wall_ms - silent_ms
             is_voter = node in raft.members.voters
             members.append(QuorumMember(node, end_offset, heard_ms, is_voter))
-        return QuorumState(self._node_id, raft.term, raft.log.commit_index, members)
+        return QuorumState(raft.node_id, raft.term, raft.log.commit_index, members)
 
     def _serve(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
         answer: Promise[Answer] = Promise()
-        leader = self._raft().leader_id
-        if leader == self._node_id:
+        if self._raft.leader_id == self._raft.node_id:
             answer.resolve(Answer(_state_encoder.encode(self._here())))
         else:
-            answer.reject(NotController(-1 if leader is None else leader))
+            answer.reject(_not_controller(self._raft))
         return answer
-
-
-_state_encoder = msgspec.msgpack.Encoder()
-_state_decoder = msgspec.msgpack.Decoder(QuorumState)

@@ -1,8 +1,8 @@
 """How a node enters its cluster: by bootstrap, by joining, or by growing from a single node.
 
 This precedes the quorum, whose voters must be agreed on. The rules are in `cluster/bootstrap.py`;
-here nodes exchange their states, which are saved to disk before they are sent. `FormationRound` (in
-`bootstrap`) handles the case that all nodes are new.
+here nodes exchange their states, which are saved to disk before they are sent. `FormationRound`
+handles the case that all nodes are new.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from random import Random
 
 import msgspec
 
-from goqueue.broker.controller.membership import identify_disk, rename_disk
+from goqueue.broker.controller.node import Environment, identify_disk, rename_disk
 from goqueue.cluster.bootstrap import (
     Attempt,
     Ballot,
@@ -38,8 +37,8 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
-from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.config import ClusterSettings, NodeSettings
+from goqueue.loop.peers import Answer, Answered, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.bounds import VERSION_MAX
 from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
@@ -47,13 +46,16 @@ from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
 ASK_MS = 250  # between two rounds of queries
-ANSWER_MS_MAX = 1_000
+ANSWER_MS_MAX = 1_000  # per question; then silent nodes are skipped
 # Nodes that are started together should all take part in the bootstrap: then none has to join
 # later, and every disk id is recorded from the beginning.
 PATIENCE_MS = 5_000
 # By then the node that should form the cluster has done so, or cannot reach the others.
 POLITENESS_MS = 10_000
 TELL_MS = 10_000  # how often the reason for waiting is logged
+REPEAT_MS = 300  # between two attempts to send a question of a ballot
+PAUSE_MS = 1_000  # maximum between the first two ballots; it doubles
+PAUSE_MS_MAX = 8_000
 
 _FILE = "meta/forming"
 _MAGIC = b"GQFO"
@@ -81,58 +83,51 @@ class Formation:
 
     def __init__(
         self,
-        node_id: int,
-        disk: Disk,
+        environment: Environment,
         storage: RaftStorage,
-        clock: Clock,
-        peers: Peers,
-        random: Random,
+        node: NodeSettings,
+        settings: ClusterSettings,
         *,
         contacts: Collection[int],
-        nodes_min: int,
-        joins_only: bool,
         offered_id: str,
-        configured_id: str,
-        new_id: Callable[[], bytes],
         single_node: Callable[[], Metadata | None],
     ) -> None:
         """`contacts` is the configured list; without one, `learn` supplies the nodes.
 
+        A new cluster is named by the settings, or else by the id that one of the nodes has offered.
         `single_node` returns the metadata of a former single node, if this was one.
         """
         self.state = storage.load()
         if self.state is not None:
             storage.secure(self.state)
-        self._node_id = node_id
-        self._disk = disk
+        self._node_id = node.id
+        self._disk = environment.disk
         self._storage = storage
-        self._clock = clock
-        self._peers = peers
-        self._nodes_min = nodes_min
+        self._clock = environment.clock
+        self._peers = environment.peers
+        self._nodes_min = 1 if settings.discovery is None else settings.discovery_count
         self._answers: dict[int, Self] = {}
         self._begun: Begun | None = None
         self._problem = ""  # why the answers so far do not suffice
-        self._asked_ms = self._told_ms = clock.now_ms()
+        self._asked_ms = self._told_ms = self._clock.now_ms()
         self._is_stopped = False
         self._round = FormationRound(
-            clock,
-            peers,
-            random,
+            environment,
             me=lambda: self.me,
             keep=self._become,
             heard=self._hear,
             decided=self._agreed,
         )
-        kept = self._recall(offered_id, new_id)
+        self._kept = self._recall(offered_id, environment.new_id)
         me = msgspec.structs.replace(
-            kept.me, id=node_id, configured_id=configured_id, joins_only=joins_only
+            self.me, id=node.id, configured_id=node.cluster_id, joins_only=settings.join_only
         )
-        self._kept = kept
         self._become(listed(me, contacts) if contacts else learned(me, ()))
-        grown = single_node() if self.state is None and me.formed is None else None
-        if grown is not None:
-            self._grow(grown)
-        peers.serve(PeerKind.JOIN, self._answer)
+        if self.state is None and me.formed is None:
+            grown = single_node()
+            if grown is not None:
+                self._grow(grown)
+        self._peers.serve(PeerKind.JOIN, self._answer)
 
     def _recall(self, offered_id: str, new_id: Callable[[], bytes]) -> _Kept:
         """Load the state of the last run, or create that of the first."""
@@ -166,11 +161,6 @@ class Formation:
     @property
     def may_vote(self) -> bool:
         return self._kept.may_vote
-
-    def initial_disk(self, node: int) -> bytes | None:
-        """Return the disk with which a node was an initial voter, or None."""
-        initial_voters = () if self.formed is None else self.formed.initial_voters
-        return next((one.disk for one in initial_voters if one.id == node), None)
 
     def start(self, begun: Begun) -> None:
         """Call `begun` with the initial state as soon as there is one."""
@@ -373,23 +363,17 @@ def _listing(nodes: Collection[int]) -> str:
     return ", ".join(map(str, nodes)) or "that discovery finds"
 
 
-ANSWER_MS_MAX = 1_000  # per question; then silent nodes are skipped
-REPEAT_MS = 300
-PAUSE_MS = 1_000  # maximum between the first two ballots; it doubles
-PAUSE_MS_MAX = 8_000
-
-_log = logging.getLogger(__name__)
-_self_decoder = msgspec.msgpack.Decoder(Self)
-
-
 class FormationRound:
-    """Runs ballots to form a cluster, one at a time."""
+    """Runs ballots in which new nodes agree on a cluster, one at a time.
+
+    A ballot that is superseded or gets no answers is abandoned. The next one starts after a random,
+    growing pause, and after another proposer has had its time, so that nodes do not keep
+    superseding one another.
+    """
 
     def __init__(
         self,
-        clock: Clock,
-        peers: Peers,
-        random: Random,
+        environment: Environment,
         *,
         me: Callable[[], Self],
         keep: Callable[[Self], None],
@@ -397,9 +381,9 @@ class FormationRound:
         decided: Callable[[Formed], None],
     ) -> None:
         """`keep` saves the state of this node; `heard` receives the state of others."""
-        self._clock = clock
-        self._peers = peers
-        self._random = random
+        self._clock = environment.clock
+        self._peers = environment.peers
+        self._random = environment.random
         self._me = me
         self._keep = keep
         self._heard = heard

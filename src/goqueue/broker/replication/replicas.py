@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from goqueue.broker.controller.metadata import FactLog
+from goqueue.broker.controller.node import NodeIdentity
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.replication.followed import CopiedReplicas
 from goqueue.broker.replication.led import Led, LedReplicas
@@ -26,7 +27,6 @@ from goqueue.cluster.facts import (
     PartitionKey,
     TopicFact,
 )
-from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.replication import Copying, Following, Leading, ProposeInSync, ReplicaSet
 from goqueue.config import ReplicationSettings
 from goqueue.loop.clock import Clock
@@ -47,29 +47,28 @@ class Replicas:
 
     def __init__(
         self,
-        node_id: int,
-        incarnation: bytes,
+        identity: NodeIdentity,
         log: FactLog,
-        peers: Peers,
-        clock: Clock,
         topics: Topics,
         flusher: Flusher,
+        peers: Peers,
+        clock: Clock,
         settings: ReplicationSettings,
         *,
         ask: Callable[[ChangeInSync], Promise[None]],
     ) -> None:
         """`ask` sends a proposal to the controller, once."""
-        self.node_id = node_id
-        self._incarnation = incarnation
-        self._log = log
-        self._clock = clock
+        self.node_id = identity.id
+        self._identity = identity
+        self._metadata = log.metadata
         self._topics = topics
         self._flusher = flusher
+        self._clock = clock
         self._settings = settings
         self._ask = ask
         self.led = LedReplicas(peers, clock, settings, flush_soon=self._flush_soon)
         self.copied = CopiedReplicas(
-            incarnation,
+            identity.incarnation,
             peers,
             clock,
             is_behind=self._is_behind,
@@ -89,7 +88,7 @@ class Replicas:
 
     def start(self) -> None:
         # Answers to an earlier incarnation of this node must not be taken for answers to this one.
-        self._first_request = int.from_bytes(self._incarnation[:5], "big") << 20
+        self._first_request = int.from_bytes(self._identity.incarnation[:5], "big") << 20
         self._note_throttles()
         self._tick()
 
@@ -114,10 +113,6 @@ class Replicas:
         return self.led.when_deleted(led, offset, timeout_ms=timeout_ms)
 
     # Decisions of the cluster
-
-    @property
-    def _metadata(self) -> Metadata:
-        return self._log.metadata
 
     def _apply(self, decision: Decision) -> None:
         if self._is_stopped:
@@ -147,8 +142,7 @@ class Replicas:
         delete a replica that was moved away and back, or that belongs to a recreated topic. At its
         registration the metadata is current, and all roles are assumed at once.
         """
-        fact = self._metadata.nodes.get(self.node_id)
-        is_registered = fact is not None and fact.incarnation == self._incarnation
+        is_registered = self._identity.registration(self._metadata) is not None
         if is_registered and not self._is_registered:
             self._is_registered = True
             for topic in self._metadata.topics():

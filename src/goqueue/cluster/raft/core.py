@@ -93,6 +93,11 @@ class Raft:
         self._heard_leader_ms = 0
         self._election_due_ms = 0
 
+    def begin(self, members: Members) -> None:
+        """Set the initial members of a new log, once they are agreed on and saved."""
+        assert self._now_ms is None, "the members are set before anything else happens"
+        self.log.begin(members)
+
     # State
 
     @property
