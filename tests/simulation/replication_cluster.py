@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.replication.followed import Copying
+from goqueue.broker.replication.led import Leading
 from goqueue.cluster.replication import (
-    Copying,
     FetchStatus,
     FollowerNotice,
     Following,
-    Leading,
     ProposeInSync,
     ReplicaFetch,
     ReplicaReport,

@@ -14,8 +14,8 @@ from functools import partial
 from goqueue.broker.controller.metadata import FactLog
 from goqueue.broker.controller.node import NodeIdentity
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.replication.followed import CopiedReplicas
-from goqueue.broker.replication.led import Led, LedReplicas
+from goqueue.broker.replication.followed import CopiedReplicas, Copying
+from goqueue.broker.replication.led import Leading, Led, LedReplicas
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import ChangeInSync
 from goqueue.cluster.facts import (
@@ -27,7 +27,7 @@ from goqueue.cluster.facts import (
     PartitionKey,
     TopicFact,
 )
-from goqueue.cluster.replication import Copying, Following, Leading, ProposeInSync, ReplicaSet
+from goqueue.cluster.replication import Following, ProposeInSync, ReplicaSet
 from goqueue.config import ReplicationSettings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers

@@ -5,7 +5,6 @@ the leader does not have. Decisions depend only on offsets and epochs, never on 
 nodes. The network is outside: messages are values, and the caller sends them.
 """
 
-from goqueue.cluster.replication.copying import Copying
 from goqueue.cluster.replication.following import (
     Append,
     Follow,
@@ -14,7 +13,6 @@ from goqueue.cluster.replication.following import (
     Restart,
     Truncate,
 )
-from goqueue.cluster.replication.leading import Leading
 from goqueue.cluster.replication.messages import (
     FetchStatus,
     FollowerNotice,
@@ -46,13 +44,11 @@ __all__ = [
     "NO_THROTTLE",
     "AdvanceHighWatermark",
     "Append",
-    "Copying",
     "FetchStatus",
     "Follow",
     "FollowerLog",
     "FollowerNotice",
     "Following",
-    "Leading",
     "Meter",
     "ProposeInSync",
     "ReplicaFetch",

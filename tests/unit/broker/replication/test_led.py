@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.cluster.replication import FetchStatus, ReplicaFetch, ReplicaReport
-from tests.unit.cluster.replication.test_copying import FOLLOWER, LEADER, NOW_MS, Pair
+from tests.unit.broker.replication.test_followed import FOLLOWER, LEADER, NOW_MS, Pair
 
 EPOCH = 5
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from goqueue.broker.replication.followed import Copying
+from goqueue.broker.replication.led import Leading
 from goqueue.cluster.replication import (
-    Copying,
     FetchStatus,
     Following,
-    Leading,
     ProposeInSync,
     ReplicaFetched,
     ReplicaReport,
