@@ -218,7 +218,7 @@ class Administration:
         """Return the recent fetch rate of this node's replica of a partition."""
         if self._cluster is None:
             return 0
-        return self._cluster.replicas.copied.bytes_per_second((topic.id, number))
+        return self._cluster.replicas.followed.bytes_per_second((topic.id, number))
 
     def drain_report(self, node: int) -> DrainReport:
         """Return how many partitions a node still leads."""

@@ -36,8 +36,8 @@ from goqueue.broker.reading.remote import Bounds, RemoteReader
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
 from goqueue.broker.replication.clustering import Addresses, Clustering
+from goqueue.broker.replication.deletions import DELETION_TIMEOUT_MS
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
 from goqueue.broker.replication.nearest import NearestReplicas
 from goqueue.broker.replication.single_to_cluster import facts_of_single_node
 from goqueue.broker.schedules.schedules import Schedules

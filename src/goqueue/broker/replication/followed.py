@@ -31,39 +31,32 @@ from goqueue.loop.peers import PeerKind, Peers
 from goqueue.model.errors import GoQueueError, NotLeader
 from goqueue.partition import Partition
 
+ClearJournal = Callable[[Callable[[bool], None]], None]
 
-class CopiedReplicas:
-    """Fetches from leaders. `flush_soon` schedules `flush` at the end of this turn.
+_log = logging.getLogger(__name__)
 
-    `is_behind` returns whether this node's replica is not in sync.
-    """
 
-    def __init__(
-        self,
-        incarnation: bytes,
-        peers: Peers,
-        clock: Clock,
-        *,
-        is_behind: Callable[[PartitionKey], bool],
-        flush_soon: Callable[[], None],
-    ) -> None:
+class FollowedPartitions:
+    """Fetches from the leaders of all partitions that this node follows."""
+
+    def __init__(self, incarnation: bytes, peers: Peers, clock: Clock) -> None:
         self._incarnation = incarnation
         self._peers = peers
         self._clock = clock
-        self._is_behind = is_behind
-        self._flush_soon = flush_soon
-        self._copied: dict[PartitionKey, Copying] = {}
+        self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._bucket: TokenBucket | None = None  # for replicas not in sync
         self._meters: dict[PartitionKey, Meter] = {}  # of replicas not in sync
-        self._questions: dict[int, dict[PartitionKey, Copying]] = {}
+        self._questions: dict[int, dict[PartitionKey, FollowedPartition]] = {}
         self._reports: dict[int, dict[PartitionKey, ReplicaReport]] = {}
+        self._is_flush_due = False
+        self._is_stopped = False
         peers.listen(PeerKind.LEADER, self._from_leader)
 
     def places(self) -> list[PartitionKey]:
-        return list(self._copied)
+        return list(self._followed)
 
-    def get(self, place: PartitionKey) -> Copying | None:
-        return self._copied.get(place)
+    def get(self, place: PartitionKey) -> FollowedPartition | None:
+        return self._followed.get(place)
 
     def limit(self, bytes_per_second: int) -> None:
         """Limit what replicas not in sync fetch all together; 0 is unlimited."""
@@ -79,55 +72,68 @@ class CopiedReplicas:
 
     # Roles
 
-    def begin(self, place: PartitionKey, copying: Copying) -> None:
-        self._copied[place] = copying
-        copying.start(self._clock.now_ms())
+    def begin(self, place: PartitionKey, followed: FollowedPartition) -> None:
+        self._followed[place] = followed
+        followed.start(self._clock.now_ms())
         self.question(place)
 
     def end(self, place: PartitionKey) -> None:
         """Stop following in a partition."""
         self._meters.pop(place, None)
-        copying = self._copied.pop(place, None)
-        if copying is not None:
-            copying.stop()
+        followed = self._followed.pop(place, None)
+        if followed is not None:
+            followed.stop()
 
     def stop(self) -> None:
-        for copying in self._copied.values():
-            copying.stop()
+        self._is_stopped = True
+        for followed in self._followed.values():
+            followed.stop()
 
     # Fetches
 
     def question(self, place: PartitionKey) -> None:
         """Schedule the next fetch for the end of this turn, if one is due."""
-        copying = self._copied.get(place)
-        if copying is not None:
-            self._questions.setdefault(copying.leader, {})[place] = copying
+        followed = self._followed.get(place)
+        if followed is not None:
+            self._questions.setdefault(followed.leader, {})[place] = followed
             self._flush_soon()
 
     def report(self, place: PartitionKey, leader: int, report: ReplicaReport) -> None:
         self._reports.setdefault(leader, {})[place] = report
         self._flush_soon()
 
-    def flush(self, now_ms: int) -> None:
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._clock.call_soon(self._flush)
+
+    def _flush(self) -> None:
         """Send what has accumulated in this turn."""
+        self._is_flush_due = False
+        if self._is_stopped:
+            return
+        now_ms = self._clock.now_ms()
         questions, self._questions = self._questions, {}
         reports, self._reports = self._reports, {}
         for leader in dict.fromkeys((*questions, *reports)):
-            asked = questions.get(leader, {}).items()
             fetches = [
                 fetch
-                for place, one in asked
-                if self._may_ask(place, now_ms) and (fetch := one.fetch(now_ms)) is not None
+                for one in questions.get(leader, {}).values()
+                if self._may_ask(one, now_ms) and (fetch := one.fetch(now_ms)) is not None
             ]
             told = list(reports.get(leader, {}).values())
             if fetches or told:
                 notice = FollowerNotice(self._incarnation, fetches, told)
                 self._peers.notify(leader, PeerKind.FOLLOWER, encode_follower_notice(notice))
 
-    def _may_ask(self, place: PartitionKey, now_ms: int) -> bool:
+    def _may_ask(self, followed: FollowedPartition, now_ms: int) -> bool:
         """Return whether the rate limit allows a fetch; otherwise the next tick tries again."""
         bucket = self._bucket
-        return bucket is None or bucket.is_open(now_ms) or not self._is_behind(place)
+        return bucket is None or followed.is_in_sync or bucket.is_open(now_ms)
+
+    def tick(self) -> None:
+        for place in self._followed:
+            self.question(place)
 
     # Answers
 
@@ -135,15 +141,17 @@ class CopiedReplicas:
         now_ms = self._clock.now_ms()
         for answer, batches in decode_answers(head, body):
             place = (answer.topic_id, answer.partition)
-            copying = self._copied.get(place)
-            if copying is not None and copying.leader == node:
+            followed = self._followed.get(place)
+            if followed is not None and followed.leader == node:
                 if batches:
-                    self._measure(place, len(batches), now_ms)
-                copying.received(answer, batches, now_ms)
+                    self._measure(place, followed, len(batches), now_ms)
+                followed.received(answer, batches, now_ms)
                 self.question(place)
 
-    def _measure(self, place: PartitionKey, count: int, now_ms: int) -> None:
-        if not self._is_behind(place):
+    def _measure(
+        self, place: PartitionKey, followed: FollowedPartition, count: int, now_ms: int
+    ) -> None:
+        if followed.is_in_sync:
             self._meters.pop(place, None)
             return
         meter = self._meters.get(place)
@@ -153,23 +161,13 @@ class CopiedReplicas:
         if self._bucket is not None:
             self._bucket.take(count)
 
-    # Turns
 
-    def tick(self) -> None:
-        for place in self._copied:
-            self.question(place)
+class FollowedPartition:
+    """A partition that this node follows: applies its leader's answers to the local replica.
 
-
-ClearJournal = Callable[[Callable[[bool], None]], None]
-
-_log = logging.getLogger(__name__)
-
-
-class Copying:
-    """Applies a leader's answers to the local replica. The partition must already be a follower.
-
-    `clear_journal` clears the commit journal and reports whether it succeeded. `tell` sends a
-    report; `resume` is called when there may be a fetch to send again.
+    The partition must already be a follower. `clear_journal` clears the commit journal and reports
+    whether it succeeded. `tell` sends a report; `resume` is called when there may be a fetch to
+    send again.
     """
 
     def __init__(
@@ -177,21 +175,19 @@ class Copying:
         partition: Partition,
         following: Following,
         *,
-        leader: int,
+        is_in_sync: bool,
         clear_journal: ClearJournal,
         tell: Callable[[ReplicaReport], None],
         resume: Callable[[], None],
-        is_in_sync: bool = False,
     ) -> None:
-        """`is_in_sync` is whether the replica counts as in sync at the start."""
         assert partition.is_following
         self.partition = partition
         self.following = following
-        self.leader = leader
+        self.leader = following.leader
+        self.is_in_sync = is_in_sync  # by this node's metadata
         self._clear_journal = clear_journal
         self._tell = tell
         self._resume = resume
-        self._is_in_sync = is_in_sync
         self._is_stopped = False
         self._cut_due: Truncate | Restart | None = None  # the journal is cleared for it
         partition.on_durable = self._durable
@@ -202,8 +198,13 @@ class Copying:
         Not while the replica is in sync: it could be the next leader. A replica that returns from a
         crash is not in sync, and one that is given up leaves the in-sync set.
         """
-        if self.partition.damaged_from is not None and not self._is_in_sync:
+        if self.partition.damaged_from is not None and not self.is_in_sync:
             self._cut(self.following.repair(self.partition.damaged_from), now_ms)
+
+    def changed(self, *, version: int, is_in_sync: bool) -> None:
+        """Apply a decision of the controller after which the same node leads."""
+        self.following.version = version
+        self.is_in_sync = is_in_sync
 
     def stop(self) -> None:
         """Stop because the leader changes; pending operations no longer touch the partition."""

@@ -2,7 +2,7 @@
 
 The leader takes the writes and tracks which followers have them; followers pull, and truncate what
 the leader does not have. Decisions depend only on offsets and epochs, never on the clocks of two
-nodes. The network is outside: messages are values, and the caller sends them.
+nodes. This package only decides: `broker/replication` sends the messages and performs the effects.
 """
 
 from goqueue.cluster.replication.following import (
@@ -12,6 +12,7 @@ from goqueue.cluster.replication.following import (
     Following,
     Restart,
     Truncate,
+    parked_ms,
 )
 from goqueue.cluster.replication.messages import (
     FetchStatus,
@@ -34,6 +35,7 @@ from goqueue.cluster.replication.pacing import (
 )
 from goqueue.cluster.replication.replica_set import (
     AdvanceHighWatermark,
+    LeaderLog,
     ProposeInSync,
     ReplicaSet,
     SetShortage,
@@ -49,6 +51,7 @@ __all__ = [
     "FollowerLog",
     "FollowerNotice",
     "Following",
+    "LeaderLog",
     "Meter",
     "ProposeInSync",
     "ReplicaFetch",
@@ -65,4 +68,5 @@ __all__ = [
     "decode_follower_notice",
     "encode_answers",
     "encode_follower_notice",
+    "parked_ms",
 ]
