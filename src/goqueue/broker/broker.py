@@ -35,11 +35,14 @@ from goqueue.broker.reading.records import Place, Reading
 from goqueue.broker.reading.remote import Bounds, RemoteReader
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
-from goqueue.broker.replication.clustering import Addresses, Clustering
+from goqueue.broker.replication.clustering import Addresses, Clustering, facts_of_single_node
 from goqueue.broker.replication.deletions import DELETION_TIMEOUT_MS
-from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.replication.nearest import NearestReplicas
-from goqueue.broker.replication.single_to_cluster import facts_of_single_node
+from goqueue.broker.replication.leaders import (
+    ClusterLeaders,
+    Leaders,
+    NearestInCluster,
+    NearestReplicas,
+)
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.schemas.validation import Validation
@@ -140,13 +143,12 @@ class Broker:
         self._own_cluster_id = self._identify()
         self._keep_topics(addresses)
         self.topics.observer = observer
-        self.leaders = Leaders(self.node_id, self.topics, clock, self.cluster, peers)
+        self._find_leaders()
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
         self.administration = Administration(
             self.node_id, self.topics, self.cluster, addresses, clock.wall_ms
         )
-        self.nearest = NearestReplicas(self.node_id, self.cluster, settings.cluster.rack)
         self.remote = None if peers is None else self._remote_reader(peers)
         self._coordinate_groups()
         self.upkeep = Upkeep(
@@ -200,6 +202,15 @@ class Broker:
         )
         if self.cluster is not None:
             self.cluster.attach(self.topics, self.flusher)
+
+    def _find_leaders(self) -> None:
+        cluster = self.cluster
+        if cluster is None:
+            self.leaders = Leaders(self.node_id, self.topics, self.clock)
+            self.nearest = NearestReplicas()
+        else:
+            self.leaders = ClusterLeaders(cluster, self.topics, self.clock)
+            self.nearest = NearestInCluster(cluster, self.settings.cluster.rack)
 
     def _remote_reader(self, peers: Peers) -> RemoteReader:
         return RemoteReader(

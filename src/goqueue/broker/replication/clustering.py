@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 
 from goqueue.broker.controller.formation import Formation
 from goqueue.broker.controller.membership import Membership
+from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.controller.node import Environment, NodeIdentity
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.replicas import Replicas
 from goqueue.broker.topics.internal_topics import internal_topics
+from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.bootstrap import parse_peers
 from goqueue.cluster.commands import ClusterCommand
@@ -22,8 +24,11 @@ from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.config import Settings
+from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Contact
 from goqueue.loop.promise import Promise
+from goqueue.storage.commit_journal import CommitJournal
+from goqueue.storage.disk import Disk
 
 DRAIN_MS_MAX = 10_000  # a stopping node stops then, even if no other node could take over
 DRAIN_LOOK_MS = 20
@@ -31,6 +36,7 @@ HAND_OVER_MS_MAX = 1_000  # then the remaining nodes elect a successor
 ADMISSION_LOOK_MS = 100
 
 _QUORUM_FOLDER = "meta/quorum"
+_LOG_FOLDER = "meta/log"  # of a single node
 
 Addresses = Callable[[], Mapping[str, str]]
 
@@ -56,7 +62,7 @@ class Clustering:
         self._settings = settings.cluster
         self._replication = settings.replication
         self._clock = environment.clock
-        self._peers = environment.peers
+        self.peers = environment.peers
         contacts = parse_peers(settings.cluster.peers)
         self._locate(contacts)
         storage = RaftStorage(environment.disk, _QUORUM_FOLDER)
@@ -73,20 +79,7 @@ class Clustering:
             self.node_id, disk=self.formation.me.disk, incarnation=environment.new_id()
         )
         self._has_state = self.formation.state is not None
-        raft = Raft(
-            self.node_id,
-            self.formation.state or RaftState.new(),
-            RaftSettings.for_session(settings.cluster.session_ms),
-            environment.random,
-        )
-        self.quorum = Quorum(
-            raft,
-            storage,
-            settings.cluster,
-            environment,
-            internal_topics=internal_topics(settings),
-            formed=lambda: self.formation.formed,
-        )
+        self.quorum = self._create_quorum(storage, settings, environment)
         self.quorum.add_contacts(contacts)
         self.membership = Membership(
             self.quorum,
@@ -99,7 +92,26 @@ class Clustering:
         self.integrity: ReplicaIntegrity
         self._gone_ms: dict[int, int] = {}  # by node: when it was last found to be gone
         self._is_stopped = False
-        self._peers.on_gone(self._note_gone)
+        self.peers.on_gone(self._note_gone)
+
+    def _create_quorum(
+        self, storage: RaftStorage, settings: Settings, environment: Environment
+    ) -> Quorum:
+        """Create the quorum with the saved state; without one, it starts when members are known."""
+        raft = Raft(
+            self.node_id,
+            self.formation.state or RaftState.new(),
+            RaftSettings.for_session(settings.cluster.session_ms),
+            environment.random,
+        )
+        return Quorum(
+            raft,
+            storage,
+            settings.cluster,
+            environment,
+            internal_topics=internal_topics(settings),
+            formed=lambda: self.formation.formed,
+        )
 
     def attach(self, topics: Topics, flusher: Flusher) -> None:
         """Start managing replicas; topics must be notified of decisions before this is."""
@@ -108,7 +120,7 @@ class Clustering:
             self.quorum,
             topics,
             flusher,
-            self._peers,
+            self.peers,
             self._clock,
             self._replication,
             ask=self._ask,
@@ -157,7 +169,7 @@ class Clustering:
     def _locate(self, nodes: Mapping[int, str]) -> None:
         for node, address in nodes.items():
             if node != self.node_id:
-                self._peers.locate(node, address)
+                self.peers.locate(node, address)
 
     def when_trusted(self, done: Callable[[], None]) -> None:
         """Call `done` once this node is unfenced: then its metadata is current."""
@@ -251,7 +263,7 @@ class Clustering:
         client that gets "no leader" retries soon; a client that gets the address of a dead node may
         wait much longer.
         """
-        contact = Contact.OPEN if node == self.node_id else self._peers.contact(node)
+        contact = Contact.OPEN if node == self.node_id else self.peers.contact(node)
         if contact is not Contact.GONE:
             return contact is Contact.OPEN
         # A node that is still not fenced after a session is reachable for others.
@@ -260,3 +272,25 @@ class Clustering:
 
     def _note_gone(self, node: int) -> None:
         self._gone_ms[node] = self._clock.now_ms()
+
+
+def facts_of_single_node(
+    disk: Disk,
+    clock: Clock,
+    flusher: Flusher,
+    commit_journal: CommitJournal,
+    files: PartitionFiles,
+) -> Metadata | None:
+    """Return the metadata of a former single node, which becomes the first node of a cluster.
+
+    None if this was none or has nothing. Its folders are marked with the ids of their topics, as in
+    a cluster: by these the following start finds what the commit journal still has for them.
+    """
+    if not disk.exists(_LOG_FOLDER):
+        return None
+    log = LocalLog(disk, clock, flusher, commit_journal)
+    for partition in log.partitions:
+        partition.close()
+    for topic in log.metadata.topics():
+        files.claim(topic)
+    return log.metadata if any(True for _ in log.metadata.facts()) else None
