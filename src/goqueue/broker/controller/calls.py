@@ -41,6 +41,7 @@ COMMAND_TIMEOUT_MS = 30_000  # long enough for one or two elections
 CALL_TIMEOUT_MS = 5_000  # per attempt; then another node may lead
 RETRY_MS = 100
 WAITING_MAX = 10_000  # commands of this node in flight
+STATE_TIMEOUT_MS = 5_000  # for the state of the quorum
 
 _answer_encoder = msgspec.msgpack.Encoder()
 _answer_decoder = msgspec.msgpack.Decoder(tuple[int, Result])
@@ -259,9 +260,6 @@ class QuorumReads:
             done.reject(NotController(-1))
 
 
-STATE_ANSWER_MS = 5_000
-
-
 class QuorumMember(msgspec.Struct, frozen=True, array_like=True):
     """A member of the quorum; -1 for unknown values."""
 
@@ -306,7 +304,7 @@ class QuorumStates:
                 found = None if answer is None else _state_decoder.decode(answer.head)
                 result.settle(found, error)
 
-            call = self._peers.call(leader, PeerKind.QUORUM_STATE, b"", timeout_ms=STATE_ANSWER_MS)
+            call = self._peers.call(leader, PeerKind.QUORUM_STATE, b"", timeout_ms=STATE_TIMEOUT_MS)
             call.then(answered)
         return result
 
