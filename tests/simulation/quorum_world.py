@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 
-from goqueue.broker.controller.membership import Membership, identify_disk
+from goqueue.broker.controller.membership import Membership
+from goqueue.broker.controller.node import Environment, NodeIdentity, identify_disk
 from goqueue.broker.controller.quorum import Quorum
+from goqueue.cluster.bootstrap import Formed
 from goqueue.cluster.facts import Decision
+from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.messages import Members
+from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
@@ -47,32 +51,31 @@ class QuorumNode:
         else:
             storage.secure(state)
         settings = ClusterSettings()
+        environment = Environment(self.disk, self.clock, self.peers, world.random)
+        formed = Formed(f"cluster-{environment.new_id().hex()}", ())
+        raft_settings = RaftSettings.for_session(settings.session_ms)
         self.quorum = Quorum(
-            self.number,
+            Raft(self.number, state, raft_settings, world.random),
             storage,
-            state,
             settings,
-            self.clock,
-            self.peers,
-            world.random,
-            contacts=self.voters,
+            environment,
             internal_topics=INTERNAL,
-            new_id=self.new_id,
-            new_cluster_id=lambda: f"cluster-{self.new_id().hex()}",
+            formed=lambda: formed,
         )
+        self.quorum.add_contacts(self.voters)
         self.membership = Membership(
             self.quorum,
             self.clock,
             settings,
-            incarnation=self.new_id(),
-            disk_id=identify_disk(self.disk, self.new_id),
+            identity=NodeIdentity(
+                self.number,
+                disk=identify_disk(self.disk, environment.new_id),
+                incarnation=environment.new_id(),
+            ),
             addresses=lambda: {"internal": f"node-{self.number}"},
         )
         self.quorum.start()
         self.membership.start()
-
-    def new_id(self) -> bytes:
-        return self.world.random.randbytes(16)
 
     def kill(self) -> None:
         self.is_up = False

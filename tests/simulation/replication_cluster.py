@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.replication.followed import FollowedPartition
+from goqueue.broker.replication.led import LedPartition
+from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication import (
-    Copying,
     FetchStatus,
     FollowerNotice,
     Following,
-    Leading,
     ProposeInSync,
     ReplicaFetch,
     ReplicaReport,
@@ -26,6 +27,7 @@ from goqueue.cluster.replication import (
     encode_answers,
     encode_follower_notice,
 )
+from goqueue.config import ReplicationSettings
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition, PartitionSettings, recover_partition
 from goqueue.storage.commit_journal import CommitJournal
@@ -40,7 +42,6 @@ JOURNAL_FILE_BYTES = 24 << 10
 TICK_MS = 20
 LAG_MS = 250
 RETRY_MS = 60
-FETCH_TIMEOUT_MS = 150
 FETCH_WAIT_MS = 50
 SESSION_MS = 250
 CONTROLLER = -1
@@ -57,6 +58,12 @@ class View:
     leader_epoch: int
     version: int
     alive: dict[int, bytes]
+
+    @property
+    def fact(self) -> PartitionFact:
+        return PartitionFact(
+            TOPIC_ID, 0, self.replicas, self.in_sync, self.leader, self.leader_epoch, self.version
+        )
 
 
 @dataclass
@@ -282,7 +289,7 @@ class Node:
         self.clock: NodeClock
         self.partition: Partition
         self.view: View | None = None
-        self.role: Leading | Copying | None = None
+        self.role: LedPartition | FollowedPartition | None = None
         self.parked: list[tuple[int, bytes, ReplicaFetch, int]] = []
         self.restarts = 0
         self.cuts = 0
@@ -342,8 +349,8 @@ class Node:
         self.disk = FailingDisk(self.cluster.random)
 
     @property
-    def leading(self) -> Leading | None:
-        return self.role if isinstance(self.role, Leading) else None
+    def leading(self) -> LedPartition | None:
+        return self.role if isinstance(self.role, LedPartition) else None
 
     # Metadata
 
@@ -359,13 +366,11 @@ class Node:
             self._lead(view)
         elif view.leader == self.number and self.leading is not None:
             now_ms = self.clock.now_ms()
-            self.leading.nodes_changed(view.alive, now_ms=now_ms)
-            self.leading.in_sync_changed(
-                replicas=view.replicas, in_sync=view.in_sync, version=view.version, now_ms=now_ms
-            )
+            self.leading.replicas.nodes_changed(view.alive, now_ms=now_ms)
+            self.leading.changed(view.fact, now_ms=now_ms)
         elif view.leader != self.number and (is_new or view.leader < 0):
             self._follow(view)
-        elif isinstance(self.role, Copying):
+        elif isinstance(self.role, FollowedPartition):
             self.role.following.version = view.version
 
     def _lead(self, view: View) -> None:
@@ -373,21 +378,14 @@ class Node:
         partition, now_ms = self.partition, self.clock.now_ms()
         partition.replica.become_leader(view.leader_epoch)
         replicas = ReplicaSet(
-            self.number,
-            replicas=view.replicas,
-            in_sync=view.in_sync,
+            view.fact,
+            partition.replica,
+            ReplicationSettings(lag_ms=LAG_MS, retry_ms=RETRY_MS),
             in_sync_min=self.cluster.in_sync_min,
             alive=view.alive,
-            leader_epoch=view.leader_epoch,
-            version=view.version,
-            epoch_start=partition.replica.epoch_start,
-            high_watermark=partition.high_watermark,
-            durable_offset=partition.replica.durable_offset,
-            lag_ms=LAG_MS,
-            retry_ms=RETRY_MS,
             now_ms=now_ms,
         )
-        self.role = Leading(partition, replicas, self._propose)
+        self.role = LedPartition(view.fact, partition, replicas, self._propose)
         partition.on_written = lambda: self.clock.call_soon(self._unpark)
 
     def _follow(self, view: View) -> None:
@@ -395,21 +393,16 @@ class Node:
         self.partition.replica.become_follower(view.leader_epoch, leader=view.leader)
         if view.leader < 0:
             return
-        following = Following(
-            self.partition.replica,
-            topic_id=TOPIC_ID,
-            partition=0,
-            leader_epoch=view.leader_epoch,
-            bytes_max=self.cluster.random.choice([200, 2000, 100_000]),
-            timeout_ms=FETCH_TIMEOUT_MS,
+        settings = ReplicationSettings(
+            lag_ms=LAG_MS,
             retry_ms=RETRY_MS,
-            first_request=self.life * 1_000_000,
-            version=view.version,
+            fetch_bytes_max=self.cluster.random.choice([200, 2000, 100_000]),
         )
-        self.role = Copying(
+        first_request = self.life * 1_000_000
+        self.role = FollowedPartition(
             self.partition,
-            following,
-            leader=view.leader,
+            Following(self.partition.replica, view.fact, settings, first_request=first_request),
+            is_in_sync=False,
             clear_journal=self.flusher.clear_journal,
             tell=self._tell_durable,
             resume=self._pump,
@@ -435,7 +428,7 @@ class Node:
             if not self.is_up or self.life != life or leading is None:
                 return
             if leading.partition.leader_epoch == proposal.leader_epoch:
-                leading.proposal_refused(version=version, now_ms=self.clock.now_ms())
+                leading.replicas.proposal_refused(version=version, now_ms=self.clock.now_ms())
 
         self.cluster.send(self.number, CONTROLLER, arrive)
 
@@ -455,7 +448,7 @@ class Node:
 
     def _pump(self) -> None:
         role = self.role
-        if not isinstance(role, Copying):
+        if not isinstance(role, FollowedPartition):
             return
         fetch = role.fetch(self.clock.now_ms())
         if fetch is not None:
@@ -463,7 +456,7 @@ class Node:
 
     def _tell_durable(self, report: ReplicaReport) -> None:
         role = self.role
-        if isinstance(role, Copying):
+        if isinstance(role, FollowedPartition):
             self._say(role.leader, FollowerNotice(self.incarnation, reports=[report]))
 
     def _say(self, leader: int, notice: FollowerNotice) -> None:
@@ -473,7 +466,7 @@ class Node:
 
     def answered(self, data: bytes, body: bytes) -> None:
         for message, batches in decode_answers(data, memoryview(body)):
-            if self.is_up and isinstance(self.role, Copying):
+            if self.is_up and isinstance(self.role, FollowedPartition):
                 before = self.partition.end_offset
                 self.role.received(message, batches, self.clock.now_ms())
                 self.restarts += message.status is FetchStatus.BELOW_START

@@ -9,9 +9,11 @@ from contextlib import suppress
 import pytest
 
 from goqueue.broker.controller.formation import PATIENCE_MS, Formation
+from goqueue.broker.controller.node import Environment
 from goqueue.cluster.bootstrap import Formed
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
+from goqueue.config import ClusterSettings, NodeSettings
 from tests.simulation.clock import VirtualClock
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network
@@ -36,19 +38,14 @@ class NewNode:
         self.clock = world.clock.node(skew_ms=world.random.randint(-3_000, 3_000))
         self.is_up = True
         self.may_vote = self.state = None
+        peers = world.network.join(self.number, self.clock)
         formation = Formation(
-            self.number,
-            self.disk,
+            Environment(self.disk, self.clock, peers, world.random),
             RaftStorage(self.disk, "meta/quorum"),
-            self.clock,
-            world.network.join(self.number, self.clock),
-            world.random,
+            NodeSettings(id=self.number),
+            ClusterSettings(join_only=joins_only),
             contacts=world.numbers if nodes is None else nodes,
-            nodes_min=1,
-            joins_only=joins_only,
             offered_id=f"offer-{self.number}-{next(world.lives)}",
-            configured_id="",
-            new_id=lambda: world.random.randbytes(16),
             single_node=lambda: None,
         )
         self.formation = formation

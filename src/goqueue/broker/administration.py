@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from goqueue.broker.controller.calls import QuorumMember, QuorumState
 from goqueue.broker.controller.metadata import done
-from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
 from goqueue.broker.replication.clustering import Clustering
-from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
+from goqueue.broker.replication.deletions import DELETION_TIMEOUT_MS
 from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import (
@@ -265,7 +265,7 @@ class Administration:
         """Return the recent fetch rate of this node's replica of a partition."""
         if self._cluster is None:
             return 0
-        return self._cluster.replicas.copied.bytes_per_second((topic.id, number))
+        return self._cluster.replicas.followed.bytes_per_second((topic.id, number))
 
     def drain_report(self, node: int) -> DrainReport:
         """Return how many partitions a node still leads."""

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from uuid import UUID
 
 from goqueue.broker.administration import Administration
 from goqueue.broker.confirming import Confirming
 from goqueue.broker.controller.identity import cluster_id_of
 from goqueue.broker.controller.metadata import LocalLog
+from goqueue.broker.controller.node import Environment, new_id
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
@@ -31,10 +31,13 @@ from goqueue.broker.queues.queues import Queues
 from goqueue.broker.reading.reads import Reads
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
-from goqueue.broker.replication.clustering import Addresses, Clustering
-from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.replication.nearest import NearestReplicas
-from goqueue.broker.replication.single_to_cluster import facts_of_single_node
+from goqueue.broker.replication.clustering import Addresses, Clustering, facts_of_single_node
+from goqueue.broker.replication.leaders import (
+    ClusterLeaders,
+    Leaders,
+    NearestInCluster,
+    NearestReplicas,
+)
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.schemas.validation import Validation
@@ -45,7 +48,7 @@ from goqueue.broker.streams.progress import StreamProgress
 from goqueue.broker.topics.auto_creation import AutoCreation
 from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
-from goqueue.broker.topics.internal_topics import InternalTopics, internal_topics
+from goqueue.broker.topics.internal_topics import InternalTopics
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.placement import Placement
 from goqueue.broker.topics.settings import TopicDefaults
@@ -102,10 +105,9 @@ class Broker:
         self._own_cluster_id = cluster_id_of(disk, settings.node, new_id=self.new_id)
         self._keep_topics(addresses)
         self.topics.observer = observer
-        self.leaders = Leaders(self.node_id, self.topics, clock, self.cluster, peers)
+        self._find_leaders()
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
-        self.nearest = NearestReplicas(self.node_id, self.cluster, settings.cluster.rack)
         self.reads = Reads(clock, self.topics, self.leaders, peers)
         self.auto_creation = AutoCreation(clock, self.topics, settings.topics)
         self._coordinate_groups()
@@ -163,7 +165,16 @@ class Broker:
             new_id=self.new_id,
         )
         if self.cluster is not None:
-            self.cluster.attach(self.topics, self.flusher, self.settings.replication)
+            self.cluster.attach(self.topics, self.flusher)
+
+    def _find_leaders(self) -> None:
+        cluster = self.cluster
+        if cluster is None:
+            self.leaders = Leaders(self.node_id, self.topics, self.clock)
+            self.nearest = NearestReplicas()
+        else:
+            self.leaders = ClusterLeaders(cluster, self.topics, self.clock)
+            self.nearest = NearestInCluster(cluster, self.settings.cluster.rack)
 
     def _coordinate_groups(self) -> None:
         """Create stream groups, transactions and queue groups."""
@@ -336,19 +347,11 @@ class Broker:
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
     ) -> Clustering:
-        settings = self.settings
         return Clustering(
-            self.node_id,
-            settings.cluster,
-            self._disk,
-            self.clock,
-            peers,
-            self.random,
-            internal_topics=internal_topics(settings),
+            self.settings,
+            Environment(self._disk, self.clock, peers, self.random),
             addresses=addresses,
-            new_id=self.new_id,
             offered_id=self._own_cluster_id,
-            configured_id=settings.node.cluster_id,
             single_node=single_node,
         )
 
@@ -439,7 +442,7 @@ class Broker:
 
     def new_id(self) -> bytes:
         """Return sixteen random bytes, as used for ids of topics and members."""
-        return UUID(int=self.random.getrandbits(128), version=4).bytes
+        return new_id(self.random)
 
     def publish(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from goqueue.cluster import consequences, partition_changes, reassigning, topic_changes
+from goqueue.cluster import partition_changes, topic_changes
 from goqueue.cluster.commands import CopyClaim
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import (
@@ -103,7 +103,9 @@ class Controller:
         self.check_register(node, addresses, now_ms=now_ms, cluster_id=cluster_id)
         changes: list[Change] = []
         if before is not None:
-            changes += consequences.left(self.metadata, [node], has_lost_disk=before.disk != disk)
+            changes += partition_changes.nodes_left(
+                self.metadata, [node], has_lost_disk=before.disk != disk
+            )
         self._sessions.registered(node, now_ms)
         fact = NodeFact(node, incarnation, dict(addresses), rack=rack, disk=disk)
         if before is not None:
@@ -155,12 +157,12 @@ class Controller:
         changes: list[Change] = []
         if wants_drain and not fact.is_stopping:
             fact = msgspec.structs.replace(fact, is_stopping=True)
-            changes += consequences.drained(self.metadata, fact)
+            changes += partition_changes.node_drained(self.metadata, fact)
         has_read = session.index is not None and applied_index >= session.index
         # A stopping node is unfenced only after its restart, as a new incarnation.
         if fact.is_fenced and has_read and not fact.is_stopping:
             free = msgspec.structs.replace(fact, is_fenced=False)
-            changes += consequences.trusted(self.metadata, free, integrity)
+            changes += partition_changes.node_trusted(self.metadata, free, integrity)
         return self._decide(changes)
 
     def leave(self, node: int, incarnation: bytes) -> Decision:
@@ -169,7 +171,7 @@ class Controller:
         gone = msgspec.structs.replace(fact, is_fenced=True, is_stopping=True)
         if gone == fact:
             return ()
-        return self._decide([*consequences.left(self.metadata, [node]), gone])
+        return self._decide([*partition_changes.nodes_left(self.metadata, [node]), gone])
 
     def drain(self, node: int, *, is_wanted: bool = True) -> Decision:
         """Move leaders away from a node and elect it for none, until the drain is ended."""
@@ -179,7 +181,7 @@ class Controller:
         if fact.is_draining == is_wanted:
             return ()
         after = msgspec.structs.replace(fact, is_draining=is_wanted)
-        return self._decide(consequences.drained(self.metadata, after))
+        return self._decide(partition_changes.node_drained(self.metadata, after))
 
     def throttle_node(
         self,
@@ -229,7 +231,7 @@ class Controller:
         silent = self._sessions.expired(self.metadata.nodes.values(), now_ms)
         changes: list[Change] = []
         if silent:
-            changes += consequences.left(self.metadata, silent)
+            changes += partition_changes.nodes_left(self.metadata, silent)
             nodes = self.metadata.nodes
             changes += [msgspec.structs.replace(nodes[node], is_fenced=True) for node in silent]
             for node in silent:
@@ -237,12 +239,12 @@ class Controller:
         decided = self._decide(changes)
         is_due = now_ms - self._rebalanced_ms >= self._settings.rebalance_ms
         if is_due or self._is_strange:
-            decided += self._decide(consequences.tidied(self.metadata))
+            decided += self._decide(partition_changes.tidied(self.metadata))
             self._is_strange = False
         if is_due:
             self._rebalanced_ms = now_ms
             decided += self._decide(
-                consequences.rebalanced(
+                partition_changes.rebalanced(
                     self.metadata,
                     [topic.name for topic in self._internal_topics],
                     moves_max=self._settings.leader_moves_max,
@@ -311,14 +313,14 @@ class Controller:
         fact = self._partition(topic_id, number)
         after = partition_changes.moved(self.metadata, fact, replicas)
         if throttle_bytes_per_second is not None:
-            after = reassigning.throttled(after, throttle_bytes_per_second, before=fact)
+            after = partition_changes.move_throttled(after, throttle_bytes_per_second, before=fact)
         return self._decide([after] if after is not fact else [])
 
     def throttle_move(self, topic_id: bytes, number: int, bytes_per_second: int) -> Decision:
         fact = self._partition(topic_id, number)
         if not fact.is_moving:
             raise NoReassignment(partition_changes.name_of(self.metadata, fact))
-        after = reassigning.throttled(fact, bytes_per_second)
+        after = partition_changes.move_throttled(fact, bytes_per_second)
         return self._decide([after] if after is not fact else [])
 
     def cancel_reassign(self, topic_id: bytes, number: int) -> Decision:
@@ -370,7 +372,7 @@ class Controller:
         topic = topic_changes.known(self.metadata, name)
         # The new settings may allow unclean elections.
         kept = self.metadata.partitions.of_topic(topic.id)
-        return decided + self._decide(consequences.resolved(self.metadata, kept))
+        return decided + self._decide(partition_changes.all_resolved(self.metadata, kept))
 
     def delete_topic(self, name: str) -> Decision:
         self._refuse_internal(name)
@@ -388,7 +390,7 @@ class Controller:
             raise UnknownNode(node)
         decided = self._decide(topic_changes.adopted(self.metadata, node))
         kept = self.metadata.partitions.of_node(node)
-        return decided + self._decide(consequences.resolved(self.metadata, kept))
+        return decided + self._decide(partition_changes.all_resolved(self.metadata, kept))
 
     # Deciding
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from goqueue.cluster.facts import NodeFact
-from goqueue.cluster.partitions import PartitionTable
+from goqueue.cluster.metadata import PartitionTable
 from goqueue.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 REPLICAS_MAX = 15  # each replica stores everything, and commits wait for the slowest

@@ -56,6 +56,10 @@ class Replica:
         return self._partition.log.end_offset
 
     @property
+    def high_watermark(self) -> int:
+        return self._partition.high_watermark
+
+    @property
     def durable_offset(self) -> int:
         """Return the offset below which records are as durable as promised on this node."""
         return self._partition.durability.durable_offset

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from goqueue.broker.replication.leaders import Marker
-from goqueue.cluster.bootstrap import Ballot
+from goqueue.cluster.bootstrap import Ballot, Prepare, decode_question, encode_question
 from goqueue.cluster.commands import (
     ChangeInSync,
     ClusterCommand,
@@ -39,7 +39,6 @@ from goqueue.cluster.facts import (
     encode_decision,
     encode_readable,
 )
-from goqueue.cluster.formation_round import Prepare, decode_question, encode_question
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.replication.messages import (
     FollowerNotice,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.cluster.facts import NodeFact, PartitionFact
-from goqueue.cluster.partitions import PartitionTable
+from goqueue.cluster.metadata import PartitionTable
 from goqueue.cluster.placement import Load, check_assignment, place
 from goqueue.model.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 

@@ -1,54 +1,61 @@
 """How a node enters its cluster: by bootstrap, by joining, or by growing from a single node.
 
 This precedes the quorum, whose voters must be agreed on. The rules are in `cluster/bootstrap.py`;
-here nodes exchange their states, which are saved to disk before they are sent. `FormationRound` (in
-`bootstrap`) handles the case that all nodes are new.
+here nodes exchange their states, which are saved to disk before they are sent. `FormationRound`
+handles the case that all nodes are new.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from random import Random
 
 import msgspec
 
-from goqueue.broker.controller.bootstrap import FormationRound
-from goqueue.broker.controller.membership import identify_disk, rename_disk
+from goqueue.broker.controller.node import Environment, identify_disk, rename_disk
 from goqueue.cluster.bootstrap import (
+    Attempt,
+    Ballot,
     Formed,
     Found,
     InitialVoter,
     Join,
+    Question,
     Self,
     Stand,
+    answer_question,
+    decode_question,
+    encode_question,
     initial_quorum,
     learned,
     listed,
     next_step,
     snapshot_of_single_node,
 )
-from goqueue.cluster.formation_round import answer_question, decode_question
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.messages import Members
 from goqueue.cluster.raft.ready import RaftState
 from goqueue.cluster.raft.storage import RaftStorage
-from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.config import ClusterSettings, NodeSettings
+from goqueue.loop.peers import Answer, Answered, PeerKind
 from goqueue.loop.promise import Promise
+from goqueue.model.bounds import VERSION_MAX
 from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
 ASK_MS = 250  # between two rounds of queries
-ANSWER_MS_MAX = 1_000
+ANSWER_MS_MAX = 1_000  # per question; then silent nodes are skipped
 # Nodes that are started together should all take part in the bootstrap: then none has to join
 # later, and every disk id is recorded from the beginning.
 PATIENCE_MS = 5_000
 # By then the node that should form the cluster has done so, or cannot reach the others.
 POLITENESS_MS = 10_000
 TELL_MS = 10_000  # how often the reason for waiting is logged
+REPEAT_MS = 300  # between two attempts to send a question of a ballot
+PAUSE_MS = 1_000  # maximum between the first two ballots; it doubles
+PAUSE_MS_MAX = 8_000
 
 _FILE = "meta/forming"
 _MAGIC = b"GQFO"
@@ -57,7 +64,7 @@ _VERSION = 1
 _log = logging.getLogger(__name__)
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Self)
+_self_decoder = msgspec.msgpack.Decoder(Self)
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -76,58 +83,51 @@ class Formation:
 
     def __init__(
         self,
-        node_id: int,
-        disk: Disk,
+        environment: Environment,
         storage: RaftStorage,
-        clock: Clock,
-        peers: Peers,
-        random: Random,
+        node: NodeSettings,
+        settings: ClusterSettings,
         *,
         contacts: Collection[int],
-        nodes_min: int,
-        joins_only: bool,
         offered_id: str,
-        configured_id: str,
-        new_id: Callable[[], bytes],
         single_node: Callable[[], Metadata | None],
     ) -> None:
         """`contacts` is the configured list; without one, `learn` supplies the nodes.
 
+        A new cluster is named by the settings, or else by the id that one of the nodes has offered.
         `single_node` returns the metadata of a former single node, if this was one.
         """
         self.state = storage.load()
         if self.state is not None:
             storage.secure(self.state)
-        self._node_id = node_id
-        self._disk = disk
+        self._node_id = node.id
+        self._disk = environment.disk
         self._storage = storage
-        self._clock = clock
-        self._peers = peers
-        self._nodes_min = nodes_min
+        self._clock = environment.clock
+        self._peers = environment.peers
+        self._nodes_min = 1 if settings.discovery is None else settings.discovery_count
         self._answers: dict[int, Self] = {}
         self._begun: Begun | None = None
         self._problem = ""  # why the answers so far do not suffice
-        self._asked_ms = self._told_ms = clock.now_ms()
+        self._asked_ms = self._told_ms = self._clock.now_ms()
         self._is_stopped = False
         self._round = FormationRound(
-            clock,
-            peers,
-            random,
+            environment,
             me=lambda: self.me,
             keep=self._become,
             heard=self._hear,
             decided=self._agreed,
         )
-        kept = self._recall(offered_id, new_id)
+        self._kept = self._recall(offered_id, environment.new_id)
         me = msgspec.structs.replace(
-            kept.me, id=node_id, configured_id=configured_id, joins_only=joins_only
+            self.me, id=node.id, configured_id=node.cluster_id, joins_only=settings.join_only
         )
-        self._kept = kept
         self._become(listed(me, contacts) if contacts else learned(me, ()))
-        grown = single_node() if self.state is None and me.formed is None else None
-        if grown is not None:
-            self._grow(grown)
-        peers.serve(PeerKind.JOIN, self._answer)
+        if self.state is None and me.formed is None:
+            grown = single_node()
+            if grown is not None:
+                self._grow(grown)
+        self._peers.serve(PeerKind.JOIN, self._answer)
 
     def _recall(self, offered_id: str, new_id: Callable[[], bytes]) -> _Kept:
         """Load the state of the last run, or create that of the first."""
@@ -161,11 +161,6 @@ class Formation:
     @property
     def may_vote(self) -> bool:
         return self._kept.may_vote
-
-    def initial_disk(self, node: int) -> bytes | None:
-        """Return the disk with which a node was an initial voter, or None."""
-        initial_voters = () if self.formed is None else self.formed.initial_voters
-        return next((one.disk for one in initial_voters if one.id == node), None)
 
     def start(self, begun: Begun) -> None:
         """Call `begun` with the initial state as soon as there is one."""
@@ -230,7 +225,7 @@ class Formation:
             self._answers.pop(node, None)
             return
         try:
-            told = _decoder.decode(answer.head)
+            told = _self_decoder.decode(answer.head)
         except msgspec.MsgspecError as problem:
             _log.warning("the bootstrap state of node %d cannot be decoded: %s", node, problem)
             return
@@ -366,3 +361,128 @@ def belongs_to_cluster(disk: Disk) -> bool:
 
 def _listing(nodes: Collection[int]) -> str:
     return ", ".join(map(str, nodes)) or "that discovery finds"
+
+
+class FormationRound:
+    """Runs ballots in which new nodes agree on a cluster, one at a time.
+
+    A ballot that is superseded or gets no answers is abandoned. The next one starts after a random,
+    growing pause, and after another proposer has had its time, so that nodes do not keep
+    superseding one another.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        me: Callable[[], Self],
+        keep: Callable[[Self], None],
+        heard: Callable[[Self], None],
+        decided: Callable[[Formed], None],
+    ) -> None:
+        """`keep` saves the state of this node; `heard` receives the state of others."""
+        self._clock = environment.clock
+        self._peers = environment.peers
+        self._random = environment.random
+        self._me = me
+        self._keep = keep
+        self._heard = heard
+        self._decided = decided
+        self._attempt: Attempt | None = None
+        self._rest_until_ms = 0
+        self._failures = 0
+
+    def stand(self, nodes: Iterable[int], others: Iterable[Self]) -> None:
+        """Start a ballot with these nodes, unless one is running or was just abandoned."""
+        if self._attempt is not None or self._clock.now_ms() < self._rest_until_ms:
+            return
+        me = self._me()
+        latest = max(one.promised.round for one in (me, *others))
+        if latest >= VERSION_MAX:
+            _log.error("cannot bootstrap: a node has promised the last round, %d", latest)
+            self._rest_until_ms = self._clock.now_ms() + PAUSE_MS_MAX
+            return
+        ballot = Ballot(latest + 1, me.id, me.disk)
+        self._attempt = attempt = Attempt(me, ballot, list(nodes))
+        _log.info("bootstrapping a cluster with nodes %s", ", ".join(map(str, nodes)))
+        self._ask_all(attempt)
+
+    def give_way(self) -> None:
+        """Pause while another node runs its ballot, which takes two questions."""
+        self._rest_until_ms = self._clock.now_ms() + 2 * ANSWER_MS_MAX
+
+    def stop(self) -> None:
+        self._attempt = None
+
+    def _ask_all(self, attempt: Attempt) -> None:
+        """Send the question of the ballot to all nodes, and answer it on this node first."""
+        question = attempt.question
+        self._clock.call_later(ANSWER_MS_MAX, partial(self._late, attempt, question))
+        me = answer_question(self._me(), question)
+        try:
+            self._keep(me)
+        except GoQueueError as error:
+            _log.warning("cannot save the bootstrap promise of this node: %s", error)
+            self._give_up()
+            return
+        self._send(attempt, question)
+        self._hear(attempt, me)
+
+    def _send(self, attempt: Attempt, question: Question) -> None:
+        """Send the question to the others, repeatedly; a duplicate is harmless."""
+        if attempt is not self._attempt or attempt.question is not question:
+            return
+        me, head = self._me(), encode_question(question)
+        for node in me.known:
+            if node != me.id:
+                asked = self._peers.call(node, PeerKind.JOIN, head, timeout_ms=ANSWER_MS_MAX)
+                asked.then(partial(self._answered, attempt, node))
+        self._clock.call_later(REPEAT_MS, partial(self._send, attempt, question))
+
+    def _answered(
+        self, attempt: Attempt, node: int, answer: Answered | None, error: Exception | None
+    ) -> None:
+        if answer is None:
+            if not isinstance(error, GoQueueError):
+                assert error is not None
+                raise error
+            return
+        try:
+            told = _self_decoder.decode(answer.head)
+        except msgspec.MsgspecError as problem:
+            _log.warning("the bootstrap state of node %d cannot be decoded: %s", node, problem)
+            return
+        self._heard(told)
+        self._hear(attempt, told)
+
+    def _hear(self, attempt: Attempt, told: Self) -> None:
+        if attempt is not self._attempt:
+            return  # It was abandoned or is over.
+        attempt.hear(told)
+        if attempt.decided is not None:
+            self._attempt = None
+            self._decided(attempt.decided)
+        elif attempt.is_overruled:
+            self._give_up()
+        elif attempt.may_propose(is_late=False):
+            self._propose(attempt)
+
+    def _late(self, attempt: Attempt, question: Question) -> None:
+        """Continue after the time-out of a question with those that answered, if they suffice."""
+        if attempt is not self._attempt or attempt.question is not question:
+            return
+        if attempt.may_propose(is_late=True):
+            self._propose(attempt)
+        else:
+            self._give_up()
+
+    def _propose(self, attempt: Attempt) -> None:
+        attempt.propose()
+        self._ask_all(attempt)
+
+    def _give_up(self) -> None:
+        self._attempt = None
+        pause_ms = self._random.randint(1, min(PAUSE_MS << self._failures, PAUSE_MS_MAX))
+        self._failures = min(self._failures + 1, PAUSE_MS_MAX // PAUSE_MS)
+        until_ms = self._clock.now_ms() + pause_ms
+        self._rest_until_ms = max(self._rest_until_ms, until_ms)

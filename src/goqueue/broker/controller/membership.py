@@ -5,21 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from goqueue.broker.controller.node import NodeIdentity
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.cluster.commands import CopyClaim, Heartbeat, Leave, RegisterNode
 from goqueue.config import ClusterSettings
 from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, StaleIncarnation, UnknownNode
-from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
 
 PAUSE_MS_MIN = 20  # between two calls to the controller, however long the first took
 RETRY_MS = 100  # after a failed call, or until this node is unfenced
-
-_DISK_FILE = "meta/disk"
-_DISK_MAGIC = b"GQDK"
-_DISK_VERSION = 1
 
 _log = logging.getLogger(__name__)
 
@@ -33,15 +28,13 @@ class Membership:
         clock: Clock,
         settings: ClusterSettings,
         *,
-        incarnation: bytes,
-        disk_id: bytes,
+        identity: NodeIdentity,
         addresses: Callable[[], dict[str, str]],
     ) -> None:
-        self.incarnation = incarnation
         self._quorum = quorum
         self._clock = clock
         self._settings = settings
-        self._disk_id = disk_id
+        self._identity = identity
         self._addresses = addresses
         # Whether this node should lead nothing until it restarts.
         self.is_ill: Callable[[], bool] = lambda: False
@@ -55,8 +48,7 @@ class Membership:
     @property
     def is_trusted(self) -> bool:
         """Return whether this node is registered and not fenced, by its own metadata."""
-        fact = self._quorum.metadata.nodes.get(self._quorum.node_id)
-        return fact is not None and fact.incarnation == self.incarnation and not fact.is_fenced
+        return self._identity.is_trusted(self._quorum.metadata)
 
     def start(self) -> None:
         self._beat()
@@ -70,13 +62,14 @@ class Membership:
 
     @property
     def is_drained(self) -> bool:
-        return not self._quorum.metadata.partitions.led_by(self._quorum.node_id)
+        return not self._quorum.metadata.partitions.led_by(self._identity.id)
 
     def leave(self) -> Promise[None]:
         """Leave the cluster before stopping, so that no session has to expire."""
         self._is_stopped = True
+        me = self._identity
         return self._quorum.ask_once(
-            Leave(self._quorum.node_id, self.incarnation), timeout_ms=self._settings.session_ms
+            Leave(me.id, me.incarnation), timeout_ms=self._settings.session_ms
         )
 
     def stop(self) -> None:
@@ -127,34 +120,21 @@ class Membership:
             _log.error("this node cannot join its cluster, retrying: %s", error)
 
     def _registration(self) -> RegisterNode:
-        cluster = self._quorum.metadata.cluster
+        me, cluster = self._identity, self._quorum.metadata.cluster
         return RegisterNode(
-            self._quorum.node_id,
-            self.incarnation,
+            me.id,
+            me.incarnation,
             self._addresses(),
             rack=self._settings.rack,
-            disk=self._disk_id,
+            disk=me.disk,
             cluster_id="" if cluster is None else cluster.cluster_id,
         )
 
     def _heartbeat(self) -> Heartbeat:
         return Heartbeat(
-            self._quorum.node_id,
-            self.incarnation,
+            self._identity.id,
+            self._identity.incarnation,
             self._quorum.applied_index,
             wants_drain=self._wants_drain or self.is_ill(),
             integrity=() if self.is_trusted else self.integrity(),
         )
-
-
-def identify_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
-    """Return the id created with the data, by which a replaced disk is detected."""
-    known = read_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=bytes)
-    return rename_disk(disk, new_id) if known is None else known
-
-
-def rename_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
-    """Create another disk id, because promises made with this disk are lost."""
-    disk_id = new_id()
-    write_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=disk_id)
-    return disk_id

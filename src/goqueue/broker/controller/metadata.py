@@ -20,13 +20,18 @@ from goqueue.cluster.commands import (
 )
 from goqueue.cluster.facts import (
     NAMED_PRODUCER_PREFIX,
+    TOPIC_PREFIX,
     Decision,
+    Forget,
     JobFact,
     NamedProducer,
     NamedQueueFact,
     QueueGroupFact,
+    decode_decision,
 )
 from goqueue.cluster.metadata import Metadata, change_record
+from goqueue.cluster.raft.messages import Entry, EntryKind
+from goqueue.cluster.raft.ready import Snapshot
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, encode_batch
@@ -120,6 +125,69 @@ class LocalLog:
 
         self._partition.when_committed(appended.last_offset, committed)
         return promise
+
+
+class AppliedMetadata:
+    """The metadata of a cluster on this node: the committed log, applied up to `index`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.metadata = Metadata()
+        self.index = snapshot.last.index
+        if snapshot.data:
+            self.metadata.restore(snapshot.data)
+        self._applied: list[Applied] = []
+        self._waiting: dict[int, list[Promise[None]]] = {}  # by index
+
+    def on_applied(self, applied: Applied) -> None:
+        self._applied.append(applied)
+
+    def apply(self, entry: Entry) -> Decision:
+        """Apply an entry of the log, and return the decision it has."""
+        self.index = entry.index
+        if entry.kind is not EntryKind.PAYLOAD:
+            return ()
+        decision = decode_decision(entry.payload)
+        self.metadata.apply_all(decision)
+        for applied in self._applied:
+            applied(decision)
+        return decision
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Replace the whole state by a snapshot, because this node was too far behind."""
+        before = {topic.id: topic for topic in self.metadata.topics()}
+        self.metadata.restore(snapshot.data)
+        self.index = snapshot.last.index
+        after = {topic.id for topic in self.metadata.topics()}
+        gone = [
+            Forget(TOPIC_PREFIX + one.name.encode())
+            for one in before.values()
+            if one.id not in after
+        ]
+        changes: Decision = (*gone, *self.metadata.facts())
+        for applied in self._applied:
+            applied(changes)
+
+    def when_applied(self, index: int) -> Promise[None]:
+        """Return a promise that resolves when this node has applied the entry at `index`."""
+        promise: Promise[None] = Promise()
+        if index <= self.index:
+            promise.resolve(None)
+        else:
+            self._waiting.setdefault(index, []).append(promise)
+        return promise
+
+    def settle(self) -> None:
+        """Resolve what waits for the entries applied so far."""
+        for index in sorted(one for one in self._waiting if one <= self.index):
+            for promise in self._waiting.pop(index):
+                promise.resolve(None)
+
+    def stop(self, error: GoQueueError) -> None:
+        """Reject what waits for later entries."""
+        waiting, self._waiting = self._waiting, {}
+        for promises in waiting.values():
+            for promise in promises:
+                promise.reject(error)
 
 
 class Facts:

@@ -2,54 +2,42 @@
 
 Raft returns what to send, save and apply; this module does it, with the given clock, disk and
 network. On the Raft leader the controller decides commands, and its decisions are proposed. Other
-nodes send their commands there. A command resolves on the calling node when its decision has been
-applied there too, so that the caller sees its effect.
+nodes send their commands there.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from random import Random
+from functools import partial
 
 from goqueue.broker.controller.active_controller import (
     CONTROLLER_TICK_MS,
     ActiveController,
     Decided,
 )
-from goqueue.broker.controller.calls import QuorumCalls
-from goqueue.broker.controller.members import QuorumMembers
-from goqueue.broker.controller.metadata import Applied
-from goqueue.broker.controller.quorum_state import QuorumStates
-from goqueue.broker.controller.reads import QuorumReads
-from goqueue.broker.controller.requests import QuorumRequests
-from goqueue.broker.controller.saves import QuorumSaves
+from goqueue.broker.controller.calls import ControllerCalls, QuorumReads, QuorumStates
+from goqueue.broker.controller.metadata import Applied, AppliedMetadata
+from goqueue.broker.controller.node import Environment
+from goqueue.cluster.bootstrap import Formed
 from goqueue.cluster.commands import CatchUp, ClusterCommand, Result
-from goqueue.cluster.facts import (
-    TOPIC_PREFIX,
-    Change,
-    Decision,
-    Forget,
-    NodeFact,
-    decode_decision,
-)
-from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.facts import Decision, NodeFact
 from goqueue.cluster.raft import messages as raft_messages
 from goqueue.cluster.raft.core import Raft
-from goqueue.cluster.raft.messages import Entry, EntryKind, Members
-from goqueue.cluster.raft.ready import RaftState, Ready, Snapshot
-from goqueue.cluster.raft.settings import RaftSettings
+from goqueue.cluster.raft.messages import Entry, Members
+from goqueue.cluster.raft.ready import Ready, Snapshot
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
 from goqueue.loop.alarm import Alarm
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import PeerKind, Peers
+from goqueue.loop.peers import PeerKind
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
+from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut, StorageFull
 from goqueue.partition import Partition
 
 SNAPSHOT_ENTRIES = 10_000  # applied since the last snapshot; replaying so many is quick
+SAVE_RETRY_MS = 100  # until a full disk has space again
 
 _log = logging.getLogger(__name__)
 
@@ -59,88 +47,46 @@ class Quorum:
 
     def __init__(
         self,
-        node_id: int,
+        raft: Raft,
         storage: RaftStorage,
-        state: RaftState,
         settings: ClusterSettings,
-        clock: Clock,
-        peers: Peers,
-        random: Random,
+        environment: Environment,
         *,
-        contacts: Sequence[int],
         internal_topics: Sequence[InternalTopic],
-        new_id: Callable[[], bytes],
-        new_cluster_id: Callable[[], str],
-        initial_disk: Callable[[int], bytes | None] = lambda node: None,
-        raft_settings: RaftSettings | None = None,
+        formed: Callable[[], Formed | None],
     ) -> None:
-        """`contacts` are nodes to call while no leader is known.
-
-        `initial_disk` returns the disk with which a node was an initial voter, or None.
-        """
-        self.node_id = node_id
-        self.metadata = Metadata()
+        """`formed` is the cluster as agreed on at bootstrap, once this node belongs to one."""
+        self.node_id = raft.node_id
         self.partitions: list[Partition] = []  # the log is not a partition
-        self.applied_index = state.snapshot.last.index
-        if state.snapshot.data:
-            self.metadata.restore(state.snapshot.data)
         self.failure: GoQueueError | None = None
-        self._clock = clock
-        self._peers = peers
-        self._raft_settings = raft_settings or RaftSettings.for_session(settings.session_ms)
-        self._raft = Raft(node_id, state, self._raft_settings, random)
-        self._random = random
-        self._members = QuorumMembers(
-            lambda: self._raft,
-            self.metadata,
-            clock,
-            peers,
-            initial_disk=initial_disk,
-            proposed=lambda index: self._active.members_proposed(index),
-        )
+        self._raft = raft
+        self._clock = clock = environment.clock
+        self._peers = peers = environment.peers
+        self._applied = AppliedMetadata(raft.log.snapshot)
+        self.metadata = self._applied.metadata
         self._active = ActiveController(
-            lambda: self._raft,
-            self.metadata,
+            raft,
+            self._applied,
             settings,
-            clock,
-            peers,
-            self._members,
+            environment,
             internal_topics=internal_topics,
-            new_id=new_id,
-            new_cluster_id=new_cluster_id,
-            applied_index=lambda: self.applied_index,
-            proposed=lambda: clock.call_soon(self._pump_unless_stopped),
+            formed=formed,
+            wake=self._pump_soon,
         )
-        self._reads = QuorumReads(
-            lambda: self._raft,
-            clock,
-            asked=lambda: clock.call_soon(self._pump_unless_stopped),
+        self._reads = QuorumReads(raft, clock, self._pump_soon)
+        self._calls = ControllerCalls(raft, self._applied, environment, decide=self._decide)
+        self.states = QuorumStates(raft, clock, peers)
+        self._saves = _Saves(storage, clock, saved=self._saved, failed=self._fail)
+        self._alarm = Alarm(
+            clock, name="quorum", next_deadline_ms=lambda: raft.due_ms, ring=self._ring
         )
-        self._calls = QuorumCalls(
-            node_id,
-            peers,
-            random,
-            contacts=contacts,
-            leader=lambda: self._raft.leader_id,
-            decide=self._decide,
-        )
-        self._asked = QuorumRequests(clock, ask=self._calls.ask, when_applied=self.when_applied)
-        self._applied: list[Applied] = []
-        self._waiting: dict[int, list[Promise[None]]] = {}
-        self._saves = QuorumSaves(storage, clock, saved=self._saved, failed=self._fail)
         self._is_pumping = False
         self._is_started = False
         self._is_stopped = False
-        self._snapshot_index = self.applied_index
-        self._alarm = Alarm(
-            clock,
-            name="quorum",
-            next_deadline_ms=lambda: self._raft.due_ms,
-            ring=self._ring,
-        )
+        self._snapshot_index = self._applied.index
+        self._applied.on_applied(self._locate_all)
         peers.listen(PeerKind.QUORUM, self._receive)
         peers.on_gone(self._miss)
-        self.states = QuorumStates(node_id, lambda: self._raft, clock, peers)
 
     # State
 
@@ -167,25 +113,25 @@ class Quorum:
         return self._raft.term
 
     @property
+    def applied_index(self) -> int:
+        return self._applied.index
+
+    @property
     def may_vote(self) -> bool:
         return self._raft.may_vote
 
-    @may_vote.setter
-    def may_vote(self, is_allowed: bool) -> None:
-        self._raft.may_vote = is_allowed
-
     # Life cycle
 
-    def begin(self, state: RaftState) -> None:
-        """Set the initial state, once the initial members are agreed on."""
+    def begin(self, members: Members) -> None:
+        """Set the initial members of a new cluster, once they are agreed on."""
         assert not self._is_started
-        assert not state.snapshot.data
-        self._raft = Raft(self.node_id, state, self._raft_settings, self._random)
+        self._raft.begin(members)
 
-    def start(self) -> None:
+    def start(self, *, may_vote: bool = True) -> None:
+        """Take part, without votes unless `may_vote`."""
         self._is_started = True
-        for fact in self.metadata.nodes.values():
-            self._locate(fact)
+        self._raft.may_vote = may_vote
+        self._locate_all(tuple(self.metadata.nodes.values()))
         self._ring(self._clock.now_ms())
         self._tick_controller()
 
@@ -194,29 +140,28 @@ class Quorum:
         self._is_stopped = True
         self._saves.stop()
         self._calls.stop()
-        self._asked.stop()
         self._reads.give_up()
         self._active.leave()
-        error = RequestTimedOut("The node is stopping; retry on another node.")
-        waiting, self._waiting = self._waiting, {}
-        for promises in waiting.values():
-            for promise in promises:
-                promise.reject(error)
+        self._applied.stop(RequestTimedOut("The node is stopping; retry on another node."))
 
     def add_contacts(self, nodes: Iterable[int]) -> None:
         """Add nodes to call while no leader is known."""
         self._calls.add_contacts(nodes)
 
     def on_applied(self, applied: Applied) -> None:
-        self._applied.append(applied)
+        self._applied.on_applied(applied)
+
+    @property
+    def _is_running(self) -> bool:
+        return self._is_started and not self._is_stopped and self.failure is None
 
     def _ring(self, now_ms: int) -> None:
-        if not self._is_stopped and self.failure is None:
+        if self._is_running:
             self._raft.tick(now_ms)
             self._pump()
 
     def _receive(self, sender: int, head: bytes, _: memoryview) -> None:
-        if not self._is_started or self._is_stopped or self.failure is not None:
+        if not self._is_running:
             return
         try:
             message = raft_messages.decode(head)
@@ -230,12 +175,19 @@ class Quorum:
 
     def _miss(self, node: int) -> None:
         """Handle a node that is gone, without waiting for time-outs."""
-        if self._is_started and not self._is_stopped and self.failure is None:
+        if self._is_running:
             self._raft.miss(node, self._clock.now_ms())
             self._active.miss(node)
             self._pump()
 
     # Raft's output
+
+    def _pump_soon(self) -> None:
+        self._clock.call_soon(self._pump_if_running)
+
+    def _pump_if_running(self) -> None:
+        if self._is_running:
+            self._pump()
 
     def _pump(self) -> None:
         """Perform Raft's output until there is nothing left to do at once."""
@@ -279,65 +231,26 @@ class Quorum:
     # Applying
 
     def _apply(self, entry: Entry) -> None:
-        self.applied_index = entry.index
-        decision: Decision = ()
-        if entry.kind is EntryKind.PAYLOAD:
-            decision = decode_decision(entry.payload)
-            self._take_over(decision)
+        decision = self._applied.apply(entry)
         self._active.applied(entry, decision)
-        self._tell_waiting()
+        self._applied.settle()
         if entry.index - self._snapshot_index >= SNAPSHOT_ENTRIES:
             self._snapshot_index = entry.index
             self._raft.compact(entry.index, self.metadata.snapshot())
 
-    def _take_over(self, decision: Decision) -> None:
-        self.metadata.apply_all(decision)
-        for change in decision:
-            if isinstance(change, NodeFact):
-                self._locate(change)
-        for applied in self._applied:
-            applied(decision)
-
     def _restore(self, snapshot: Snapshot) -> None:
-        """Replace the whole state by a snapshot, because this node was too far behind."""
-        before = {topic.id: topic for topic in self.metadata.topics()}
-        self.metadata.restore(snapshot.data)
-        self.applied_index = self._snapshot_index = snapshot.last.index
-        after = {topic.id for topic in self.metadata.topics()}
-        gone = [
-            Forget(TOPIC_PREFIX + one.name.encode())
-            for one in before.values()
-            if one.id not in after
-        ]
-        changes: list[Change] = [*gone, *self.metadata.facts()]
-        for change in changes:
-            if isinstance(change, NodeFact):
-                self._locate(change)
-        for applied in self._applied:
-            applied(tuple(changes))
-        self._active.skipped_to(self.applied_index)
-        self._tell_waiting()
+        self._applied.restore(snapshot)
+        self._snapshot_index = snapshot.last.index
+        self._active.skipped_to(snapshot.last.index)
+        self._applied.settle()
 
-    def _locate(self, fact: NodeFact) -> None:
-        address = fact.addresses.get("internal")
-        if address is not None and fact.id != self.node_id:
-            self._peers.locate(fact.id, address)
-            self.add_contacts([fact.id])
-
-    def _tell_waiting(self) -> None:
-        due = [index for index in self._waiting if index <= self.applied_index]
-        for index in sorted(due):
-            for promise in self._waiting.pop(index):
-                promise.resolve(None)
-
-    def when_applied(self, index: int) -> Promise[None]:
-        """Return a promise that resolves when this node has applied the entry at `index`."""
-        promise: Promise[None] = Promise()
-        if index <= self.applied_index:
-            promise.resolve(None)
-        else:
-            self._waiting.setdefault(index, []).append(promise)
-        return promise
+    def _locate_all(self, decision: Decision) -> None:
+        """Note the addresses of nodes that have changed."""
+        for fact in decision:
+            address = fact.addresses.get("internal") if isinstance(fact, NodeFact) else None
+            if isinstance(fact, NodeFact) and address is not None and fact.id != self.node_id:
+                self._peers.locate(fact.id, address)
+                self.add_contacts([fact.id])
 
     # The controller
 
@@ -347,43 +260,25 @@ class Quorum:
         self._clock.call_later(CONTROLLER_TICK_MS, self._tick_controller)
         self._active.tick()
 
-    def _pump_unless_stopped(self) -> None:
-        if not self._is_stopped and self.failure is None:
-            self._pump()
+    def _decide(self, command: ClusterCommand) -> Promise[Decided] | None:
+        """Pass a command to the controller, if this node is the controller."""
+        if not self.is_controller:
+            return None
+        return self._reads.ask() if isinstance(command, CatchUp) else self._active.decide(command)
 
     # Commands
 
     def request(self, command: ClusterCommand) -> Promise[Result]:
         """Request a decision; resolves when it is in effect on this node."""
-        return self._asked.request(command)
+        return self._calls.request(command)
 
     def ask_once(self, command: ClusterCommand, *, timeout_ms: int) -> Promise[None]:
         """Send a command once, without retries, because it will be repeated anyway."""
-        done: Promise[None] = Promise()
-        try:
-            asked = self._calls.ask(command, timeout_ms)
-        except GoQueueError as error:
-            done.reject(error)
-        else:
-            asked.then(lambda _, error: done.settle(None, error))
-        return done
+        return self._calls.ask_once(command, timeout_ms=timeout_ms)
 
     def catch_up(self, *, timeout_ms: int) -> Promise[None]:
         """Resolve when this node has applied everything decided before the call; tried once."""
-        done: Promise[None] = Promise()
-
-        def answered(decided: Decided | None, error: Exception | None) -> None:
-            if decided is None:
-                assert error is not None
-                done.reject(error)
-            else:
-                self.when_applied(decided[0]).then(done.settle)
-
-        try:
-            self._calls.ask(CatchUp(), timeout_ms).then(answered)
-        except GoQueueError as error:
-            done.reject(error)
-        return done
+        return self._calls.catch_up(timeout_ms=timeout_ms)
 
     # Leadership transfer
 
@@ -392,7 +287,7 @@ class Quorum:
 
         Requests to this node meanwhile are refused and retried there.
         """
-        successor = self._members.successor()
+        successor = self._active.successor()
         if successor is None or not self._raft.is_leader or self._is_stopped:
             return False
         self._raft.transfer(successor, self._clock.now_ms())
@@ -409,8 +304,59 @@ class Quorum:
         self._raft.may_vote = True
         return True
 
-    def _decide(self, command: ClusterCommand) -> Promise[Decided] | None:
-        """Pass a command to the controller, if this node is the controller."""
-        if not self.is_controller:
-            return None
-        return self._reads.ask() if isinstance(command, CatchUp) else self._active.decide(command)
+
+class _Saves:
+    """Ordered writes of Raft's state to disk, in a thread, one at a time.
+
+    What arrives during a write makes the next one.
+    """
+
+    def __init__(
+        self,
+        storage: RaftStorage,
+        clock: Clock,
+        *,
+        saved: Callable[[list[Ready]], None],
+        failed: Callable[[GoQueueError], None],
+    ) -> None:
+        """`failed` is called once; after it nothing is written any more."""
+        self._storage = storage
+        self._clock = clock
+        self._on_saved = saved
+        self._on_failed = failed
+        self._unsaved: list[Ready] = []
+        self._is_saving = False
+        self._is_over = False
+
+    def add(self, ready: Ready) -> None:
+        self._unsaved.append(ready)
+
+    def stop(self) -> None:
+        """Write nothing more, and report no completion of a write in progress."""
+        self._is_over = True
+
+    def begin(self) -> None:
+        """Write what has accumulated, unless a write is in progress."""
+        if self._is_saving or not self._unsaved or self._is_over:
+            return
+        self._is_saving = True
+        readies, self._unsaved = self._unsaved, []
+        self._clock.run_blocking(partial(self._storage.save, readies), partial(self._done, readies))
+
+    def _done(self, readies: list[Ready], _: object, error: Exception | None) -> None:
+        self._is_saving = False
+        if self._is_over:
+            return
+        if isinstance(error, StorageFull):
+            _log.error("the quorum's log cannot be written, retrying: %s", error)
+            self._unsaved[:0] = readies
+            self._clock.call_later(SAVE_RETRY_MS, self.begin)
+        elif isinstance(error, GoQueueError):
+            # The content of the disk is unknown, so no promise can be made until the next start.
+            _log.error("this node has stopped taking part in the quorum: %s", error)
+            self._is_over = True
+            self._on_failed(error)
+        elif error is not None:
+            raise error
+        else:
+            self._on_saved(readies)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from random import Random
 
 from goqueue.broker.controller.formation import Formation
 from goqueue.broker.controller.membership import Membership
+from goqueue.broker.controller.metadata import LocalLog
+from goqueue.broker.controller.node import Environment, NodeIdentity
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.replicas import Replicas
+from goqueue.broker.topics.internal_topics import internal_topics
+from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.bootstrap import parse_peers
+from goqueue.cluster.commands import ClusterCommand
 from goqueue.cluster.facts import Decision, NodeFact
 from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.ready import RaftState
+from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import RaftStorage
-from goqueue.cluster.topic_changes import InternalTopic
-from goqueue.config import ClusterSettings, ReplicationSettings
+from goqueue.config import Settings
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Contact, Peers
+from goqueue.loop.peers import Contact
+from goqueue.loop.promise import Promise
+from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 
 DRAIN_MS_MAX = 10_000  # a stopping node stops then, even if no other node could take over
@@ -29,6 +36,7 @@ HAND_OVER_MS_MAX = 1_000  # then the remaining nodes elect a successor
 ADMISSION_LOOK_MS = 100
 
 _QUORUM_FOLDER = "meta/quorum"
+_LOG_FOLDER = "meta/log"  # of a single node
 
 Addresses = Callable[[], Mapping[str, str]]
 
@@ -38,104 +46,96 @@ class Clustering:
 
     def __init__(
         self,
-        node_id: int,
-        settings: ClusterSettings,
-        disk: Disk,
-        clock: Clock,
-        peers: Peers,
-        random: Random,
+        settings: Settings,
+        environment: Environment,
         *,
-        internal_topics: list[InternalTopic],
         addresses: Addresses,
-        new_id: Callable[[], bytes],
         offered_id: str,
-        configured_id: str,
         single_node: Callable[[], Metadata | None],
     ) -> None:
         """`addresses` are those of this node by listener, once they are bound.
 
-        A new cluster is named `configured_id`, or else by the id that one of the nodes has offered.
+        A new cluster is named by the settings, or else by the id that one of the nodes has offered.
         `single_node` returns the metadata of a former single node, if this was one.
         """
-        self._settings = settings
-        self._clock = clock
-        self._peers = peers
-        contacts = parse_peers(settings.peers)
-        for node, address in contacts.items():
-            if node != node_id:
-                peers.locate(node, address)
-        storage = RaftStorage(disk, _QUORUM_FOLDER)
+        self.node_id = settings.node.id
+        self._settings = settings.cluster
+        self._replication = settings.replication
+        self._clock = environment.clock
+        self.peers = environment.peers
+        contacts = parse_peers(settings.cluster.peers)
+        self._locate(contacts)
+        storage = RaftStorage(environment.disk, _QUORUM_FOLDER)
         self.formation = Formation(
-            node_id,
-            disk,
+            environment,
             storage,
-            clock,
-            peers,
-            random,
+            settings.node,
+            settings.cluster,
             contacts=contacts,
-            nodes_min=1 if settings.discovery is None else settings.discovery_count,
-            joins_only=settings.join_only,
             offered_id=offered_id,
-            configured_id=configured_id,
-            new_id=new_id,
             single_node=single_node,
         )
-        self._has_state = self.formation.state is not None
-        self.incarnation = new_id()
-        self.quorum = Quorum(
-            node_id,
-            storage,
-            self.formation.state or RaftState.new(),
-            settings,
-            clock,
-            peers,
-            random,
-            contacts=list(contacts),
-            internal_topics=internal_topics,
-            new_id=new_id,
-            new_cluster_id=lambda: self.cluster_id,
-            initial_disk=self.formation.initial_disk,
+        self.identity = NodeIdentity(
+            self.node_id, disk=self.formation.me.disk, incarnation=environment.new_id()
         )
+        self._has_state = self.formation.state is not None
+        self.quorum = self._create_quorum(storage, settings, environment)
+        self.quorum.add_contacts(contacts)
         self.membership = Membership(
             self.quorum,
-            clock,
-            settings,
-            incarnation=self.incarnation,
-            disk_id=self.formation.me.disk,
+            self._clock,
+            settings.cluster,
+            identity=self.identity,
             addresses=lambda: dict(addresses()),
         )
         self.replicas: Replicas
         self.integrity: ReplicaIntegrity
         self._gone_ms: dict[int, int] = {}  # by node: when it was last found to be gone
         self._is_stopped = False
-        peers.on_gone(self._note_gone)
+        self.peers.on_gone(self._note_gone)
 
-    def attach(self, topics: Topics, flusher: Flusher, settings: ReplicationSettings) -> None:
+    def _create_quorum(
+        self, storage: RaftStorage, settings: Settings, environment: Environment
+    ) -> Quorum:
+        """Create the quorum with the saved state; without one, it starts when members are known."""
+        raft = Raft(
+            self.node_id,
+            self.formation.state or RaftState.new(),
+            RaftSettings.for_session(settings.cluster.session_ms),
+            environment.random,
+        )
+        return Quorum(
+            raft,
+            storage,
+            settings.cluster,
+            environment,
+            internal_topics=internal_topics(settings),
+            formed=lambda: self.formation.formed,
+        )
+
+    def attach(self, topics: Topics, flusher: Flusher) -> None:
         """Start managing replicas; topics must be notified of decisions before this is."""
-        timeout_ms = self._settings.session_ms
         self.replicas = Replicas(
-            self.quorum.node_id,
-            self.incarnation,
+            self.identity,
             self.quorum,
-            self._peers,
-            self._clock,
             topics,
             flusher,
-            settings,
-            ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
+            self.peers,
+            self._clock,
+            self._replication,
+            ask=self._ask,
         )
         self.membership.is_ill = self.replicas.has_failed
         self.integrity = ReplicaIntegrity(
-            self.quorum.node_id,
-            self.incarnation,
-            self.quorum,
-            self._clock,
-            topics,
-            ask=lambda command: self.quorum.ask_once(command, timeout_ms=timeout_ms),
+            self.identity, self.quorum, topics, self._clock, ask=self._ask
         )
         self.membership.integrity = self.integrity.of_copies
         self.replicas.on_role(self.integrity.role_changed)
         self.when_trusted(topics.clear_suspects)
+
+    def _ask(self, command: ClusterCommand) -> Promise[None]:
+        """Send a command to the controller, once: what it reports is repeated while it applies."""
+        return self.quorum.ask_once(command, timeout_ms=self._settings.session_ms)
 
     def start(self) -> None:
         """Take part in the cluster as soon as there is one."""
@@ -145,9 +145,8 @@ class Clustering:
 
     def _begin(self, state: RaftState, may_vote: bool) -> None:
         if not self._has_state:
-            self.quorum.begin(state)
-        self.quorum.may_vote = may_vote
-        self.quorum.start()
+            self.quorum.begin(state.snapshot.members)
+        self.quorum.start(may_vote=may_vote)
         self.membership.start()
         if not may_vote:
             self._look_for_admission()
@@ -156,18 +155,21 @@ class Clustering:
         """Vote again once the cluster has registered this disk."""
         if self._is_stopped:
             return
-        if self.quorum.admit(self.formation.me.disk):
+        if self.quorum.admit(self.identity.disk):
             self.formation.admit()
             return
         self._clock.call_later(ADMISSION_LOOK_MS, self._look_for_admission)
 
     def discovered(self, nodes: Mapping[int, str]) -> None:
         """Add nodes and addresses that discovery has found."""
-        others = {node: at for node, at in nodes.items() if node != self.quorum.node_id}
-        for node, address in others.items():
-            self._peers.locate(node, address)
-        self.quorum.add_contacts(others)
-        self.formation.learn(others)
+        self._locate(nodes)
+        self.quorum.add_contacts(nodes)
+        self.formation.learn(nodes)
+
+    def _locate(self, nodes: Mapping[int, str]) -> None:
+        for node, address in nodes.items():
+            if node != self.node_id:
+                self.peers.locate(node, address)
 
     def when_trusted(self, done: Callable[[], None]) -> None:
         """Call `done` once this node is unfenced: then its metadata is current."""
@@ -199,7 +201,7 @@ class Clustering:
     def _has_successors(self) -> bool:
         """Return whether another node could lead; not so when all nodes are stopping."""
         nodes = self.quorum.metadata.nodes.values()
-        return any(one.takes_leaders for one in nodes if one.id != self.quorum.node_id)
+        return any(one.takes_leaders for one in nodes if one.id != self.node_id)
 
     def _hand_over(self, done: Callable[[], None]) -> None:
         """Transfer the controller to another node, if this is the controller."""
@@ -207,7 +209,7 @@ class Clustering:
 
         def look() -> None:
             leader = self.quorum.leader
-            is_done = leader not in (-1, self.quorum.node_id)
+            is_done = leader not in (-1, self.node_id)
             if is_done or self._clock.now_ms() >= deadline_ms:
                 done()
             else:
@@ -261,7 +263,7 @@ class Clustering:
         client that gets "no leader" retries soon; a client that gets the address of a dead node may
         wait much longer.
         """
-        contact = Contact.OPEN if node == self.quorum.node_id else self._peers.contact(node)
+        contact = Contact.OPEN if node == self.node_id else self.peers.contact(node)
         if contact is not Contact.GONE:
             return contact is Contact.OPEN
         # A node that is still not fenced after a session is reachable for others.
@@ -270,3 +272,25 @@ class Clustering:
 
     def _note_gone(self, node: int) -> None:
         self._gone_ms[node] = self._clock.now_ms()
+
+
+def facts_of_single_node(
+    disk: Disk,
+    clock: Clock,
+    flusher: Flusher,
+    commit_journal: CommitJournal,
+    files: PartitionFiles,
+) -> Metadata | None:
+    """Return the metadata of a former single node, which becomes the first node of a cluster.
+
+    None if this was none or has nothing. Its folders are marked with the ids of their topics, as in
+    a cluster: by these the following start finds what the commit journal still has for them.
+    """
+    if not disk.exists(_LOG_FOLDER):
+        return None
+    log = LocalLog(disk, clock, flusher, commit_journal)
+    for partition in log.partitions:
+        partition.close()
+    for topic in log.metadata.topics():
+        files.claim(topic)
+    return log.metadata if any(True for _ in log.metadata.facts()) else None

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from functools import partial
 
 from goqueue.broker.controller.metadata import FactLog
+from goqueue.broker.controller.node import NodeIdentity
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster import elections
 from goqueue.cluster.commands import ClaimCopies, CopyClaim, GiveUpCopy
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import NOTHING_CLAIMED, Claim, PartitionFact, PartitionKey
-from goqueue.cluster.metadata import Metadata
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
@@ -39,20 +39,18 @@ class ReplicaIntegrity:
 
     def __init__(
         self,
-        node_id: int,
-        incarnation: bytes,
+        identity: NodeIdentity,
         log: FactLog,
-        clock: Clock,
         topics: Topics,
+        clock: Clock,
         *,
         ask: Ask,
     ) -> None:
         """`ask` sends a command to the controller, once."""
-        self._node_id = node_id
-        self._incarnation = incarnation
-        self._log = log
-        self._clock = clock
+        self._identity = identity
+        self._metadata = log.metadata
         self._topics = topics
+        self._clock = clock
         self._ask = ask
         self._looks = 0
         self._is_stopped = False
@@ -72,7 +70,7 @@ class ReplicaIntegrity:
         return tuple(
             self._claim(fact)
             for fact in self._metadata.partitions.leaderless()
-            if self._node_id in {*fact.in_sync, *fact.claimed} and self._is_suspect(fact)
+            if self._identity.id in {*fact.in_sync, *fact.claimed} and self._is_suspect(fact)
         )
 
     def role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
@@ -102,18 +100,13 @@ class ReplicaIntegrity:
         if self._copy(fact) is None:
             after = elections.given_up(fact, fact.leader, Standing(self._metadata.nodes))
             return after is not fact
-        return fact.leader != self._node_id or self.is_unfit(topic_id, number)
-
-    @property
-    def _metadata(self) -> Metadata:
-        return self._log.metadata
+        return fact.leader != self._identity.id or self.is_unfit(topic_id, number)
 
     def _look(self) -> None:
         if self._is_stopped:
             return
         self._clock.call_later(LOOK_MS, self._look)
-        me = self._metadata.nodes.get(self._node_id)
-        if me is None or me.is_fenced or me.incarnation != self._incarnation:
+        if not self._identity.is_trusted(self._metadata):
             return
         self._answer()
         self._looks += 1
@@ -125,11 +118,11 @@ class ReplicaIntegrity:
         asked = [
             fact
             for fact in self._metadata.partitions.leaderless()
-            if elections.is_claim_due(fact, self._node_id) and self._copy(fact) is not None
+            if elections.is_claim_due(fact, self._identity.id) and self._copy(fact) is not None
         ]
         if asked:
             copies = tuple(self._claim(fact) for fact in asked[:CLAIMS_MAX])
-            self._tell(ClaimCopies(self._node_id, self._incarnation, copies))
+            self._tell(ClaimCopies(self._identity.id, self._identity.incarnation, copies))
 
     def _look_at(self, place: PartitionKey) -> None:
         fact = self._metadata.partitions.get(*place)
@@ -137,7 +130,7 @@ class ReplicaIntegrity:
             self._give_up_if_damaged(fact)
 
     def _give_up_damaged(self) -> None:
-        for fact in self._metadata.partitions.of_node(self._node_id):
+        for fact in self._metadata.partitions.of_node(self._identity.id):
             self._give_up_if_damaged(fact)
 
     def _give_up_if_damaged(self, fact: PartitionFact) -> None:
@@ -151,7 +144,13 @@ class ReplicaIntegrity:
             partition.replica.first_damage,
         )
         self._tell(
-            GiveUpCopy(self._node_id, self._incarnation, fact.topic_id, fact.number, fact.version)
+            GiveUpCopy(
+                self._identity.id,
+                self._identity.incarnation,
+                fact.topic_id,
+                fact.number,
+                fact.version,
+            )
         )
 
     def _tell(self, command: ClaimCopies | GiveUpCopy) -> None:
@@ -169,7 +168,7 @@ class ReplicaIntegrity:
         partition = self._copy(fact)
         if partition is None or partition.replica.first_damage is None:
             return None
-        after = elections.given_up(fact, self._node_id, Standing(self._metadata.nodes))
+        after = elections.given_up(fact, self._identity.id, Standing(self._metadata.nodes))
         return None if after is fact else partition
 
     def _is_suspect(self, fact: PartitionFact) -> bool:

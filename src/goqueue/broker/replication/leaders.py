@@ -1,4 +1,4 @@
-"""Access to the leader of a partition, here or on another node.
+"""Access to partitions wherever they are: the leader to write to, the nearest replica to read from.
 
 Parts of the broker write to partitions of other topics: due delayed messages, dead letters, and
 transaction markers. They do not depend on where such a partition is led. A write whose answer is
@@ -8,14 +8,15 @@ leader recognises a duplicate batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import msgspec
 
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, Handler, PeerKind, Peers
+from goqueue.loop.peers import Answer, Answered, Handler, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.bounds import (
     LeaderEpoch,
@@ -60,110 +61,67 @@ _appended_decoder = msgspec.msgpack.Decoder(tuple[int, int, int])
 
 
 class Leaders:
-    """Finds the leaders of partitions and writes to them."""
+    """Finds the leaders of partitions and writes to them. A single node leads everything."""
 
-    def __init__(
-        self,
-        node_id: int,
-        topics: Topics,
-        clock: Clock,
-        cluster: Clustering | None,
-        peers: Peers | None,
-    ) -> None:
+    is_alone: ClassVar[bool] = True
+
+    def __init__(self, node_id: int, topics: Topics, clock: Clock) -> None:
         self.node_id = node_id
         self._topics = topics
         self._clock = clock
-        self._cluster = cluster
-        self._peers = peers
         self.is_full: Callable[[], bool] = lambda: False  # of this node's disk
         # Ends transactions in partitions that are led here.
         self.mark: Callable[[Partition, Marker], Promise[Appended]]
-        if peers is not None:
-            peers.serve(PeerKind.APPEND, self._serve_append)
-            peers.serve(PeerKind.MARKER, self._serve_marker)
-
-    def serve(self, kind: PeerKind, handler: Handler) -> None:
-        """Register a handler for calls of other nodes, if there are any."""
-        if self._peers is not None:
-            self._peers.serve(kind, handler)
 
     # Location
 
-    @property
-    def is_alone(self) -> bool:
-        """Return whether this is a single node, which leads everything."""
-        return self._cluster is None
-
     def node_of(self, topic: Topic, number: int) -> int:
         """Return the node that leads a partition; -1 if none does."""
-        if self._cluster is None:
-            return self.node_id
-        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
-        return _NO_LEADER if fact is None else fact.leader
+        return self.node_id
 
     def epoch_of(self, topic: Topic, number: int) -> int:
         """Return the leader epoch of the leader that `node_of` returns."""
-        if self._cluster is None:
-            return topic.partition(number).leader_epoch
-        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
-        return _NO_LEADER if fact is None else fact.leader_epoch
+        return topic.partition(number).leader_epoch
 
     def copies_of(self, topic: Topic) -> int:
         """Return the replication factor of a topic; the largest, if its partitions differ."""
-        if self._cluster is None:
-            return 1
-        facts = self._cluster.quorum.metadata.partitions.of_topic(topic.id)
-        return max((len(fact.replicas) for fact in facts), default=1)
+        return 1
 
     def is_here(self, topic: Topic, number: int) -> bool:
-        return self._cluster is None or self._cluster.replicas.leads(topic.id, number)
+        return True
 
     def has_replica(self, topic: Topic, number: int) -> bool:
         """Return whether this node leads or follows a partition."""
-        if self._cluster is None:
-            return True
-        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
-        return fact is not None and self.node_id in fact.members
+        return True
 
     def other_nodes(self) -> list[int]:
         """Return the other nodes of the cluster that are not fenced."""
-        if self._cluster is None:
-            return []
-        return [node.id for node in self._cluster.nodes() if node.id != self.node_id]
+        return []
 
     def is_unfit(self, topic_id: bytes, number: int) -> bool:
         """Return whether a partition is led here with a gap that another replica may not have."""
-        return self._cluster is not None and self._cluster.integrity.is_unfit(topic_id, number)
+        return False
 
     def is_curable(self, topic_id: bytes, number: int) -> bool:
         """Return whether corrupted records are recoverable from another replica."""
-        return self._cluster is not None and self._cluster.integrity.is_curable(topic_id, number)
+        return False
 
-    def call_node(
-        self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int
-    ) -> Promise[Answered]:
-        """Call another node, once."""
-        assert self._peers is not None
-        return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
+    # Calls
+
+    def serve(self, kind: PeerKind, handler: Handler) -> None:
+        """Register a handler for calls of other nodes, if there are any."""
 
     def call(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
     ) -> Promise[Answered]:
         """Call the node that leads a partition, which must be another node, once."""
-        assert self._peers is not None
-        node = self.node_of(topic, number)
-        if node in (_NO_LEADER, self.node_id):
-            refused: Promise[Answered] = Promise()
-            refused.reject(NotLeader(TopicPartition(topic.name, number), _NO_LEADER))
-            return refused
-        return self._peers.call(
-            node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
-        )
+        refused: Promise[Answered] = Promise()
+        refused.reject(NotLeader(TopicPartition(topic.name, number), _NO_LEADER))
+        return refused
 
     def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
         """Call a node about partitions that it leads, once."""
-        assert self._peers is not None
-        return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
+        raise AssertionError("A single node has no other to call.")
 
     # Writes
 
@@ -232,13 +190,7 @@ class Leaders:
         self.call(topic, number, kind, head, body=body).then(answered)
         return result
 
-    # Serving
-
-    def _serve_append(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        return _answer(self._append_here(head, body))
-
-    def _serve_marker(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        return _answer(self._mark_here(head, body))
+    # Writes on this node
 
     def _append_here(self, head: bytes, batch: bytes | memoryview) -> Promise[Appended]:
         place = _place_decoder.decode(head)
@@ -269,6 +221,70 @@ class Leaders:
         return partition
 
 
+class ClusterLeaders(Leaders):
+    """Finds the leaders in the metadata of the cluster, and calls those on other nodes."""
+
+    is_alone = False
+
+    def __init__(self, cluster: Clustering, topics: Topics, clock: Clock) -> None:
+        super().__init__(cluster.node_id, topics, clock)
+        self._cluster = cluster
+        self._metadata = cluster.quorum.metadata
+        self._peers = cluster.peers
+        self._peers.serve(PeerKind.APPEND, self._serve_append)
+        self._peers.serve(PeerKind.MARKER, self._serve_marker)
+
+    def node_of(self, topic: Topic, number: int) -> int:
+        fact = self._metadata.partitions.get(topic.id, number)
+        return _NO_LEADER if fact is None else fact.leader
+
+    def epoch_of(self, topic: Topic, number: int) -> int:
+        fact = self._metadata.partitions.get(topic.id, number)
+        return _NO_LEADER if fact is None else fact.leader_epoch
+
+    def copies_of(self, topic: Topic) -> int:
+        facts = self._metadata.partitions.of_topic(topic.id)
+        return max((len(fact.replicas) for fact in facts), default=1)
+
+    def is_here(self, topic: Topic, number: int) -> bool:
+        return self._cluster.replicas.leads(topic.id, number)
+
+    def has_replica(self, topic: Topic, number: int) -> bool:
+        fact = self._cluster.quorum.metadata.partitions.get(topic.id, number)
+        return fact is not None and self.node_id in fact.members
+
+    def other_nodes(self) -> list[int]:
+        return [node.id for node in self._cluster.nodes() if node.id != self.node_id]
+
+    def is_unfit(self, topic_id: bytes, number: int) -> bool:
+        return self._cluster.integrity.is_unfit(topic_id, number)
+
+    def is_curable(self, topic_id: bytes, number: int) -> bool:
+        return self._cluster.integrity.is_curable(topic_id, number)
+
+    def serve(self, kind: PeerKind, handler: Handler) -> None:
+        self._peers.serve(kind, handler)
+
+    def call(
+        self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
+    ) -> Promise[Answered]:
+        node = self.node_of(topic, number)
+        if node in (_NO_LEADER, self.node_id):
+            return super().call(topic, number, kind, head, body=body)
+        return self._peers.call(
+            node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
+        )
+
+    def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
+        return self._peers.call(node, kind, head, timeout_ms=timeout_ms)
+
+    def _serve_append(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        return _answer(self._append_here(head, body))
+
+    def _serve_marker(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
+        return _answer(self._mark_here(head, body))
+
+
 def _answer(stored: Promise[Appended]) -> Promise[Answer]:
     answer: Promise[Answer] = Promise()
 
@@ -277,3 +293,62 @@ def _answer(stored: Promise[Appended]) -> Promise[Answer]:
 
     stored.then(done)
     return answer
+
+
+class NearestReplicas:
+    """Chooses the follower that serves a consumer. A single node has none."""
+
+    def racks(self, rack: str) -> Mapping[int, str]:
+        """Return the racks of nodes to redirect a consumer to; none if it is in this rack."""
+        return {}
+
+    def find(self, topic: Topic, number: int, racks: Mapping[int, str]) -> int | None:
+        """Return the follower that a consumer should read from instead of this leader, or None."""
+        return None
+
+    def may_serve(self, topic: Topic, number: int) -> bool:
+        """Return whether this node, a follower, may serve consumers."""
+        return False
+
+
+class NearestInCluster(NearestReplicas):
+    """Redirects consumers to an in-sync follower in the rack that they name.
+
+    Such a follower has everything that is committed, so no offset that the leader returns is out of
+    its range.
+    """
+
+    def __init__(self, cluster: Clustering, rack: str) -> None:
+        """`rack` is that of this node."""
+        self._cluster = cluster
+        self._metadata = cluster.quorum.metadata
+        self._rack = rack
+
+    def racks(self, rack: str) -> Mapping[int, str]:
+        if not rack or rack == self._rack:
+            return {}
+        return {
+            node.id: node.rack
+            for node in self._cluster.nodes()
+            if node.rack == rack and self._cluster.is_there(node.id)
+        }
+
+    def find(self, topic: Topic, number: int, racks: Mapping[int, str]) -> int | None:
+        fact = self._metadata.partitions.get(topic.id, number)
+        if fact is None or fact.leader != self._cluster.node_id:
+            return None
+        near = [node for node in fact.in_sync if node in racks]
+        return near[number % len(near)] if near else None
+
+    def may_serve(self, topic: Topic, number: int) -> bool:
+        """Return whether this node is in sync, has a controller, and has nothing damaged.
+
+        A node that is cut off or behind would keep its consumers waiting while the leader has more.
+        """
+        fact = self._metadata.partitions.get(topic.id, number)
+        return (
+            fact is not None
+            and self._cluster.quorum.leader >= 0
+            and self._cluster.node_id in fact.in_sync
+            and topic.partitions[number].replica.first_damage is None
+        )

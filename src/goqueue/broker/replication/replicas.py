@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import partial
 
 from goqueue.broker.controller.metadata import FactLog
+from goqueue.broker.controller.node import NodeIdentity
 from goqueue.broker.durability.flusher import Flusher
-from goqueue.broker.replication.followed import CopiedReplicas
-from goqueue.broker.replication.led import Led, LedReplicas
+from goqueue.broker.replication.followed import FollowedPartition, FollowedPartitions
+from goqueue.broker.replication.led import LedPartition, LedPartitions
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import ChangeInSync
 from goqueue.cluster.facts import (
@@ -26,8 +27,7 @@ from goqueue.cluster.facts import (
     PartitionKey,
     TopicFact,
 )
-from goqueue.cluster.metadata import Metadata
-from goqueue.cluster.replication import Copying, Following, Leading, ProposeInSync, ReplicaSet
+from goqueue.cluster.replication import Following, ProposeInSync, ReplicaSet
 from goqueue.config import ReplicationSettings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
@@ -47,37 +47,29 @@ class Replicas:
 
     def __init__(
         self,
-        node_id: int,
-        incarnation: bytes,
+        identity: NodeIdentity,
         log: FactLog,
-        peers: Peers,
-        clock: Clock,
         topics: Topics,
         flusher: Flusher,
+        peers: Peers,
+        clock: Clock,
         settings: ReplicationSettings,
         *,
         ask: Callable[[ChangeInSync], Promise[None]],
     ) -> None:
         """`ask` sends a proposal to the controller, once."""
-        self.node_id = node_id
-        self._incarnation = incarnation
-        self._log = log
-        self._clock = clock
+        self.node_id = identity.id
+        self._identity = identity
+        self._metadata = log.metadata
         self._topics = topics
         self._flusher = flusher
+        self._clock = clock
         self._settings = settings
         self._ask = ask
-        self.led = LedReplicas(peers, clock, settings, flush_soon=self._flush_soon)
-        self.copied = CopiedReplicas(
-            incarnation,
-            peers,
-            clock,
-            is_behind=self._is_behind,
-            flush_soon=self._flush_soon,
-        )
+        self.led = LedPartitions(peers, clock, settings)
+        self.followed = FollowedPartitions(identity.incarnation, peers, clock)
         self._unkept: dict[PartitionKey, None] = {}  # for lack of disk space
         self._role_changed: list[RoleChanged] = []
-        self._is_flushing = False
         self._is_registered = False
         self._is_stopped = False
         self._first_request = 0
@@ -89,7 +81,7 @@ class Replicas:
 
     def start(self) -> None:
         # Answers to an earlier incarnation of this node must not be taken for answers to this one.
-        self._first_request = int.from_bytes(self._incarnation[:5], "big") << 20
+        self._first_request = int.from_bytes(self._identity.incarnation[:5], "big") << 20
         self._note_throttles()
         self._tick()
 
@@ -97,14 +89,14 @@ class Replicas:
         """Stop leading and following; the partitions are about to be closed."""
         self._is_stopped = True
         self.led.stop()
-        self.copied.stop()
+        self.followed.stop()
 
     def leads(self, topic_id: bytes, number: int) -> bool:
         return self.led.get((topic_id, number)) is not None
 
     def has_failed(self) -> bool:
         """Return whether a partition led here can no longer be written because its disk failed."""
-        return any(led.leading.partition.failure is not None for led in self.led)
+        return any(led.partition.failure is not None for led in self.led)
 
     def when_deleted(self, place: PartitionKey, offset: int, *, timeout_ms: int) -> Promise[int]:
         """Resolve when no in-sync replica has records before `offset`; here they are deleted."""
@@ -114,10 +106,6 @@ class Replicas:
         return self.led.when_deleted(led, offset, timeout_ms=timeout_ms)
 
     # Decisions of the cluster
-
-    @property
-    def _metadata(self) -> Metadata:
-        return self._log.metadata
 
     def _apply(self, decision: Decision) -> None:
         if self._is_stopped:
@@ -129,7 +117,7 @@ class Replicas:
         if changed_nodes and self._is_registered:
             alive, now_ms = self._alive(), self._clock.now_ms()
             for led in self.led:
-                led.leading.nodes_changed(alive, now_ms=now_ms)
+                led.replicas.nodes_changed(alive, now_ms=now_ms)
         for change in decision:
             if isinstance(change, PartitionFact):
                 self._assign(change)
@@ -147,8 +135,7 @@ class Replicas:
         delete a replica that was moved away and back, or that belongs to a recreated topic. At its
         registration the metadata is current, and all roles are assumed at once.
         """
-        fact = self._metadata.nodes.get(self.node_id)
-        is_registered = fact is not None and fact.incarnation == self._incarnation
+        is_registered = self._identity.registration(self._metadata) is not None
         if is_registered and not self._is_registered:
             self._is_registered = True
             for topic in self._metadata.topics():
@@ -158,7 +145,7 @@ class Replicas:
     def _note_throttles(self) -> None:
         fact = self._metadata.nodes.get(self.node_id)
         self.led.limit(0 if fact is None else fact.feeding_bytes_per_second)
-        self.copied.limit(0 if fact is None else fact.catching_up_bytes_per_second)
+        self.followed.limit(0 if fact is None else fact.catching_up_bytes_per_second)
 
     def _alive(self) -> dict[int, bytes]:
         nodes = self._metadata.nodes.values()
@@ -189,79 +176,56 @@ class Replicas:
             self._follow(fact, topic, partition)
 
     def _lead(self, fact: PartitionFact, topic: Topic, partition: Partition) -> None:
-        now_ms = self._clock.now_ms()
         known = self.led.get(fact.place)
         if known is not None and partition.leader_epoch == fact.leader_epoch:
-            known.leading.in_sync_changed(
-                replicas=fact.members, in_sync=fact.in_sync, version=fact.version, now_ms=now_ms
-            )
-            self.led.changed(known, adding=fact.adding, throttle=fact.throttle_bytes_per_second)
+            self.led.changed(known, fact)
             return
         self._leave(fact.place, topic)
         partition.replica.become_leader(fact.leader_epoch)
         replicas = ReplicaSet(
-            self.node_id,
-            replicas=fact.members,
-            in_sync=fact.in_sync,
+            fact,
+            partition.replica,
+            self._settings,
             in_sync_min=self._in_sync_min(topic),
             alive=self._alive(),
-            leader_epoch=fact.leader_epoch,
-            version=fact.version,
-            epoch_start=partition.replica.epoch_start,
-            high_watermark=partition.high_watermark,
-            durable_offset=partition.replica.durable_offset,
-            lag_ms=self._settings.lag_ms,
-            retry_ms=self._settings.retry_ms,
-            now_ms=now_ms,
+            now_ms=self._clock.now_ms(),
         )
-        leading = Leading(partition, replicas, partial(self._propose, fact.place))
-        self.led.begin(Led(fact.place, leading, fact.adding, fact.throttle_bytes_per_second))
+        self.led.begin(LedPartition(fact, partition, replicas, partial(self._propose, fact.place)))
         _log.info("%s: leading in epoch %d", partition.name, fact.leader_epoch)
         for changed in self._role_changed:
             changed(topic, partition, True)
 
     def _follow(self, fact: PartitionFact, topic: Topic, partition: Partition) -> None:
-        known = self.copied.get(fact.place)
+        known = self.followed.get(fact.place)
         is_same = known is not None and (known.leader, partition.leader_epoch) == (
             fact.leader,
             fact.leader_epoch,
         )
+        is_in_sync = self.node_id in fact.in_sync
         if known is not None and is_same:
-            known.following.version = fact.version
+            known.changed(version=fact.version, is_in_sync=is_in_sync)
             return
         self._leave(fact.place, topic)
         partition.replica.become_follower(fact.leader_epoch, leader=fact.leader)
         if fact.leader == NO_LEADER:
             return
-        following = Following(
-            partition.replica,
-            topic_id=fact.topic_id,
-            partition=fact.number,
-            leader_epoch=fact.leader_epoch,
-            bytes_max=self._settings.fetch_bytes_max,
-            timeout_ms=self.led.parked_ms + 2 * self._settings.retry_ms,
-            retry_ms=self._settings.retry_ms,
-            first_request=self._first_request,
-            version=fact.version,
-        )
-        copying = Copying(
+        followed = FollowedPartition(
             partition,
-            following,
-            leader=fact.leader,
+            Following(partition.replica, fact, self._settings, first_request=self._first_request),
+            is_in_sync=is_in_sync,
             clear_journal=self._flusher.clear_journal,
-            tell=partial(self.copied.report, fact.place, fact.leader),
-            resume=partial(self.copied.question, fact.place),
-            is_in_sync=self.node_id in fact.in_sync,
+            tell=partial(self.followed.report, fact.place, fact.leader),
+            resume=partial(self.followed.question, fact.place),
         )
-        self.copied.begin(fact.place, copying)
+        self.followed.begin(fact.place, followed)
 
     def _leave(self, place: PartitionKey, topic: Topic | None) -> None:
         """End the role of this node in a partition."""
-        self.copied.end(place)
+        self.followed.end(place)
         led = self.led.end(place)
         if led is not None and topic is not None:
             for changed in self._role_changed:
-                changed(topic, led.leading.partition, False)
+                changed(topic, led.partition, False)
 
     def _keep_again(self) -> None:
         """Retry to open replicas for which there was no disk space."""
@@ -274,7 +238,7 @@ class Replicas:
 
     def _forget_gone(self) -> None:
         """End the roles in deleted topics."""
-        places = [*(led.place for led in self.led), *self.copied.places()]
+        places = [*(led.place for led in self.led), *self.followed.places()]
         for place in [one for one in places if self._is_gone(one)]:
             self._leave(place, None)
 
@@ -288,7 +252,7 @@ class Replicas:
         for number in range(fact.partition_count):
             led = self.led.get((fact.id, number))
             if led is not None:
-                led.leading.in_sync_min_changed(self._in_sync_min(topic))
+                led.in_sync_min_changed(self._in_sync_min(topic))
 
     def _in_sync_min(self, topic: Topic) -> int:
         return self._topics.defaults.in_sync_min(topic.fact.settings)
@@ -316,29 +280,11 @@ class Replicas:
                 raise error
             if not isinstance(error, StalePartitionVersion):
                 now_ms = self._clock.now_ms()
-                led.leading.proposal_refused(version=proposal.version, now_ms=now_ms)
+                led.replicas.proposal_refused(version=proposal.version, now_ms=now_ms)
 
         self._ask(command).then(answered)
 
-    def _is_behind(self, place: PartitionKey) -> bool:
-        fact = self._metadata.partitions.get(*place)
-        return fact is not None and self.node_id not in fact.in_sync
-
-    # Turns
-
-    def _flush_soon(self) -> None:
-        if not self._is_flushing:
-            self._is_flushing = True
-            self._clock.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Send what has accumulated in this turn."""
-        self._is_flushing = False
-        if self._is_stopped:
-            return
-        now_ms = self._clock.now_ms()
-        self.led.flush(now_ms)
-        self.copied.flush(now_ms)
+    # Time
 
     def _tick(self) -> None:
         if self._is_stopped:
@@ -346,4 +292,4 @@ class Replicas:
         self._clock.call_later(TICK_MS, self._tick)
         self._keep_again()
         self.led.tick(self._clock.now_ms())
-        self.copied.tick()
+        self.followed.tick()

@@ -297,7 +297,7 @@ class RegistryReplica:
         node = self._leaders.node_of(topic, 0)
         if node in (NO_LEADER, self._leaders.node_id):
             raise CoordinatorNotAvailable("No other node leads the schemas now; retry.")
-        return self._leaders.call_node(node, PeerKind.SCHEMAS, _encode(call), timeout_ms=ASK_MS_MAX)
+        return self._leaders.ask(node, PeerKind.SCHEMAS, _encode(call), timeout_ms=ASK_MS_MAX)
 
     # Notifying the others
 
@@ -320,7 +320,7 @@ class RegistryReplica:
             told.resolve(None)
         for node in nodes:
             call = _encode(Tell(offset))
-            told_one = self._leaders.call_node(node, PeerKind.SCHEMAS, call, timeout_ms=TELL_MS_MAX)
+            told_one = self._leaders.ask(node, PeerKind.SCHEMAS, call, timeout_ms=TELL_MS_MAX)
             told_one.then(one_told)
         return told
 

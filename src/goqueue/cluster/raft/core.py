@@ -16,7 +16,7 @@ from enum import StrEnum
 from random import Random
 
 from goqueue.cluster.raft.following import Following
-from goqueue.cluster.raft.leading import Leadership
+from goqueue.cluster.raft.leading import Leadership, Progress
 from goqueue.cluster.raft.log import RaftLog
 from goqueue.cluster.raft.members import MemberChange, change_members
 from goqueue.cluster.raft.messages import (
@@ -36,12 +36,11 @@ from goqueue.cluster.raft.messages import (
     VoteAnswer,
     encode_members,
 )
-from goqueue.cluster.raft.outbox import Outbox
-from goqueue.cluster.raft.progress import Progress
 from goqueue.cluster.raft.ready import (
     START,
     HardState,
     NotLeader,
+    Outbox,
     Proposal,
     RaftState,
     Ready,
@@ -93,6 +92,11 @@ class Raft:
         self._clock_behind_ms = 0  # total amount by which the caller's clock has been set back
         self._heard_leader_ms = 0
         self._election_due_ms = 0
+
+    def begin(self, members: Members) -> None:
+        """Set the initial members of a new log, once they are agreed on and saved."""
+        assert self._now_ms is None, "the members are set before anything else happens"
+        self.log.begin(members)
 
     # State
 

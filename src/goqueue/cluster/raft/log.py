@@ -14,7 +14,7 @@ from goqueue.cluster.raft.messages import (
     Position,
     decode_members,
 )
-from goqueue.cluster.raft.ready import RaftState, Ready, Snapshot
+from goqueue.cluster.raft.ready import START, RaftState, Ready, Snapshot
 
 _ENTRY_OVERHEAD_BYTES = 32
 
@@ -40,6 +40,12 @@ class RaftLog:
         # Each list of members takes effect at its entry, committed or not.
         self._members = [(self.snapshot.last.index, self.snapshot.members)]
         self._note_members(self.entries)
+
+    def begin(self, members: Members) -> None:
+        """Set the initial members of an empty log."""
+        assert self.last == self.snapshot.last == START
+        self.snapshot = Snapshot(START, members, b"")
+        self._members = [(START.index, members)]
 
     # Content
 

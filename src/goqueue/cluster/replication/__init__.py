@@ -2,10 +2,9 @@
 
 The leader takes the writes and tracks which followers have them; followers pull, and truncate what
 the leader does not have. Decisions depend only on offsets and epochs, never on the clocks of two
-nodes. The network is outside: messages are values, and the caller sends them.
+nodes. This package only decides: `broker/replication` sends the messages and performs the effects.
 """
 
-from goqueue.cluster.replication.copying import Copying
 from goqueue.cluster.replication.following import (
     Append,
     Follow,
@@ -13,8 +12,8 @@ from goqueue.cluster.replication.following import (
     Following,
     Restart,
     Truncate,
+    parked_ms,
 )
-from goqueue.cluster.replication.leading import Leading
 from goqueue.cluster.replication.messages import (
     FetchStatus,
     FollowerNotice,
@@ -36,6 +35,7 @@ from goqueue.cluster.replication.pacing import (
 )
 from goqueue.cluster.replication.replica_set import (
     AdvanceHighWatermark,
+    LeaderLog,
     ProposeInSync,
     ReplicaSet,
     SetShortage,
@@ -46,13 +46,12 @@ __all__ = [
     "NO_THROTTLE",
     "AdvanceHighWatermark",
     "Append",
-    "Copying",
     "FetchStatus",
     "Follow",
     "FollowerLog",
     "FollowerNotice",
     "Following",
-    "Leading",
+    "LeaderLog",
     "Meter",
     "ProposeInSync",
     "ReplicaFetch",
@@ -69,4 +68,5 @@ __all__ = [
     "decode_follower_notice",
     "encode_answers",
     "encode_follower_notice",
+    "parked_ms",
 ]

@@ -12,12 +12,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication.messages import (
     FetchStatus,
     ReplicaFetch,
     ReplicaFetched,
     ReplicaReport,
 )
+from goqueue.config import ReplicationSettings
+
+PARKED_MS_MAX = 5_000  # longest time that a fetch at the end of an idle log is parked
+
+
+def parked_ms(settings: ReplicationSettings) -> int:
+    """Return how long a leader parks a fetch at the end of an idle log.
+
+    A follower with a parked fetch must answer several times before it counts as lagging.
+    """
+    return min(PARKED_MS_MAX, settings.lag_ms // 4)
 
 
 class FollowerLog(Protocol):
@@ -81,27 +93,22 @@ class Following:
     def __init__(
         self,
         log: FollowerLog,
+        fact: PartitionFact,
+        settings: ReplicationSettings,
         *,
-        topic_id: bytes,
-        partition: int,
-        leader_epoch: int,
-        bytes_max: int,
-        timeout_ms: int,
-        retry_ms: int,
         first_request: int = 0,
-        version: int = 0,
     ) -> None:
         """`first_request` differs per process, so that old answers are not taken for new ones."""
-        self.leader_epoch = leader_epoch
-        self.version = version  # of the partition, in this node's metadata
+        self.leader = fact.leader
+        self.leader_epoch = fact.leader_epoch
+        self.version = fact.version  # of the partition, in this node's metadata
         self.state = State.FETCHING
         self.is_matching = False  # the leader has confirmed that it has everything that is here
         self._log = log
-        self._topic_id = topic_id
-        self._partition = partition
-        self._bytes_max = bytes_max
-        self._timeout_ms = timeout_ms
-        self._retry_ms = retry_ms
+        self._topic_id, self._partition = fact.place
+        self._bytes_max = settings.fetch_bytes_max
+        self._timeout_ms = parked_ms(settings) + 2 * settings.retry_ms
+        self._retry_ms = settings.retry_ms
         self._request = first_request
         self._asked: ReplicaFetch | None = None
         self._asked_ms = 0

@@ -54,6 +54,34 @@ class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     version: Number = 0  # of the partition, in the follower's metadata
     is_eager: bool = False  # return the high watermark at once: consumers wait for messages there
 
+    def answered(
+        self,
+        status: FetchStatus,
+        *,
+        high_watermark: int = -1,
+        start_offset: int = -1,
+        diverging_epoch: int = -1,
+        diverging_end: int = -1,
+        restart_offset: int = -1,
+        batches_bytes: int = 0,
+    ) -> ReplicaFetched:
+        """Return the answer to this fetch."""
+        return ReplicaFetched(
+            topic_id=self.topic_id,
+            partition=self.partition,
+            request=self.request,
+            leader_epoch=self.leader_epoch,
+            last_epoch=self.last_epoch,
+            offset=self.offset,
+            status=status,
+            high_watermark=high_watermark,
+            start_offset=start_offset,
+            diverging_epoch=diverging_epoch,
+            diverging_end=diverging_end,
+            restart_offset=restart_offset,
+            batches_bytes=batches_bytes,
+        )
+
 
 class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The leader's answer. `request`, `last_epoch` and `offset` repeat those of the fetch."""

@@ -8,10 +8,28 @@ version of the partition shows which, a record must be on the in-sync replicas o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
+
+from goqueue.cluster.facts import PartitionFact
+from goqueue.config import ReplicationSettings
 
 NOT_KNOWN = -1
+
+
+class LeaderLog(Protocol):
+    """The view of the leader's own replica that the set starts from."""
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the log ended when this leader took over."""
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def durable_offset(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +87,27 @@ class ReplicaSet:
 
     def __init__(
         self,
-        node: int,
+        fact: PartitionFact,
+        log: LeaderLog,
+        settings: ReplicationSettings,
         *,
-        replicas: Iterable[int],
-        in_sync: Iterable[int],
         in_sync_min: int,
         alive: Mapping[int, bytes],
-        leader_epoch: int,
-        version: int,
-        epoch_start: int,
-        high_watermark: int,
-        durable_offset: int,
-        lag_ms: int,
-        retry_ms: int,
         now_ms: int,
     ) -> None:
-        """`epoch_start` is where the log ended when this leader took over."""
-        self.node = node
-        self.replicas = frozenset(replicas)
-        self.in_sync = frozenset(in_sync)
+        """`alive` are the nodes that are not fenced, with their incarnations."""
+        self.node = fact.leader
+        self.replicas = frozenset(fact.members)
+        self.in_sync = frozenset(fact.in_sync)
         self.in_sync_min = in_sync_min
-        self.leader_epoch = leader_epoch
-        self.version = version
-        self.high_watermark = high_watermark
-        self.durable_offset = durable_offset
+        self.leader_epoch = fact.leader_epoch
+        self.version = fact.version
+        self.high_watermark = log.high_watermark
+        self.durable_offset = log.durable_offset
         self.is_short = False
-        self._epoch_start = epoch_start
-        self._lag_ms = lag_ms
-        self._retry_ms = retry_ms
+        self._epoch_start = log.epoch_start
+        self._lag_ms = settings.lag_ms
+        self._retry_ms = settings.retry_ms
         self._alive = dict(alive)
         self._pending: ProposeInSync | None = None
         self._pending_ms = 0
@@ -104,7 +115,7 @@ class ReplicaSet:
         # Members of refused proposals. A duplicate of one may still be in flight, so they count
         # until the version has changed.
         self._withdrawn: frozenset[int] = frozenset()
-        self._progress = {one: self._fresh(one, now_ms) for one in self.replicas - {node}}
+        self._progress = {one: self._fresh(one, now_ms) for one in self.replicas - {self.node}}
 
     # State
 
@@ -179,29 +190,27 @@ class ReplicaSet:
             return []
         return self._note_durable(node, self._progress[node], durable_offset, end_offset, now_ms)
 
-    def nodes_changed(self, alive: Mapping[int, bytes], *, now_ms: int) -> list[Effect]:
+    def nodes_changed(self, alive: Mapping[int, bytes], *, now_ms: int) -> None:
         """Note the live nodes and their incarnations; progress of a new incarnation is reset."""
         self._alive = dict(alive)
         for node, progress in self._progress.items():
             if alive.get(node, progress.incarnation) != progress.incarnation:
                 since_version = progress.since_version
                 self._progress[node] = self._fresh(node, now_ms, since_version=since_version)
-        return []
 
-    def in_sync_changed(
-        self, *, replicas: Iterable[int], in_sync: Iterable[int], version: int, now_ms: int
-    ) -> list[Effect]:
+    def in_sync_changed(self, fact: PartitionFact, *, now_ms: int) -> list[Effect]:
         """Apply a decision of the controller; ignore those that are older than the current one.
 
         Proposals made at an older version can no longer be accepted.
         """
+        version = fact.version
         if version <= self.version:
             return []
         # The changes in between are unknown. A replica not in sync may have been removed, with its
         # data, and added again.
         has_missed = version > self.version + 1
         self.version = version
-        self.replicas, self.in_sync = frozenset(replicas), frozenset(in_sync)
+        self.replicas, self.in_sync = frozenset(fact.members), frozenset(fact.in_sync)
         self._pending, self._withdrawn = None, frozenset()
         followers = self.replicas - {self.node}
         known = {
@@ -215,18 +224,17 @@ class ReplicaSet:
         }
         return self._judge()
 
-    def proposal_refused(self, *, version: int, now_ms: int) -> list[Effect]:
+    def proposal_refused(self, *, version: int, now_ms: int) -> None:
         """Note that the controller has refused a proposal, and the version it has.
 
         If that version is newer, the change will arrive here. Otherwise the proposal may still be
         accepted when a duplicate arrives, so `tick` voids it by another proposal.
         """
         if version != self.version or self._pending is None:
-            return []
+            return
         self._withdrawn |= frozenset(self._pending.in_sync) - self.in_sync
         self._pending = None
         self._quiet_until_ms = now_ms + self._retry_ms
-        return []
 
     def in_sync_min_changed(self, in_sync_min: int) -> list[Effect]:
         """Apply a changed setting of the topic."""

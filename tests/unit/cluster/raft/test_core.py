@@ -54,6 +54,22 @@ def test_a_sole_voter_leads_as_soon_as_its_vote_is_saved() -> None:
     assert [entry.index for entry in node.take().committed] == [1]
 
 
+def test_a_node_votes_as_soon_as_the_first_members_are_agreed_on() -> None:
+    node = Raft(4, RaftState.new(), SETTINGS, random.Random(0))
+    assert node.members == Members(())
+    node.begin(Members((4,)))
+    assert node.members == Members((4,))
+    node.tick(1_000)
+    assert node.role is Role.CANDIDATE
+
+
+def test_the_first_members_cannot_be_set_once_time_has_begun() -> None:
+    node = Raft(4, RaftState.new(), SETTINGS, random.Random(0))
+    node.tick(1_000)
+    with pytest.raises(AssertionError):
+        node.begin(Members((4,)))
+
+
 def test_three_voters_elect_one_leader_and_agree() -> None:
     quorum = Quorum(3)
     quorum.run(400)

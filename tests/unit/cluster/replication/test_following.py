@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication import (
     Append,
     FetchStatus,
@@ -16,11 +17,14 @@ from goqueue.cluster.replication import (
     ReplicaFetched,
     Restart,
     Truncate,
+    parked_ms,
 )
+from goqueue.config import ReplicationSettings
 from goqueue.partition.epochs import LeaderEpochs
 
-TIMEOUT_MS = 500
 RETRY_MS = 50
+SETTINGS = ReplicationSettings(lag_ms=1_600, retry_ms=RETRY_MS, fetch_bytes_max=1000)
+TIMEOUT_MS = parked_ms(SETTINGS) + 2 * RETRY_MS
 
 
 @dataclass
@@ -41,15 +45,8 @@ class Log:
 
 
 def following(log: Log) -> Following:
-    return Following(
-        log,
-        topic_id=b"t",
-        partition=0,
-        leader_epoch=6,
-        bytes_max=1000,
-        timeout_ms=TIMEOUT_MS,
-        retry_ms=RETRY_MS,
-    )
+    fact = PartitionFact(b"t", 0, (1, 2), (1, 2), leader=1, leader_epoch=6)
+    return Following(log, fact, SETTINGS)
 
 
 def ask(one: Following, now_ms: int = 0) -> ReplicaFetch:

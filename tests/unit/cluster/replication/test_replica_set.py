@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication import (
     AdvanceHighWatermark,
     ProposeInSync,
     ReplicaSet,
     SetShortage,
 )
+from goqueue.config import ReplicationSettings
 
 A, B = b"a", b"b"
 LAG_MS = 1000
 RETRY_MS = 100
 
 
+@dataclass
+class Log:
+    """What a leader has when it starts."""
+
+    epoch_start: int = 0
+    high_watermark: int = 0
+    durable_offset: int = 100
+
+
+def fact(
+    replicas: tuple[int, ...] = (0, 1, 2), in_sync: tuple[int, ...] = (0, 1, 2), *, version: int = 7
+) -> PartitionFact:
+    return PartitionFact(b"t", 0, replicas, in_sync, leader=0, leader_epoch=5, version=version)
+
+
 class Lead(ReplicaSet):
     """Node 0 leads, 1 and 2 follow, and the log has 100 records."""
 
-    def __init__(self, **fields: Any) -> None:
-        values: dict[str, Any] = {
-            "replicas": (0, 1, 2),
-            "in_sync": (0, 1, 2),
-            "in_sync_min": 1,
-            "alive": {0: A, 1: A, 2: A},
-            "leader_epoch": 5,
-            "version": 7,
-            "epoch_start": 0,
-            "high_watermark": 0,
-            "durable_offset": 100,
-            "lag_ms": LAG_MS,
-            "retry_ms": RETRY_MS,
-            "now_ms": 0,
-            **fields,
-        }
-        super().__init__(0, **values)
+    def __init__(
+        self,
+        in_sync: tuple[int, ...] = (0, 1, 2),
+        *,
+        replicas: tuple[int, ...] = (0, 1, 2),
+        in_sync_min: int = 1,
+        **log: int,
+    ) -> None:
+        super().__init__(
+            fact(replicas, in_sync),
+            Log(**log),
+            ReplicationSettings(lag_ms=LAG_MS, retry_ms=RETRY_MS),
+            in_sync_min=in_sync_min,
+            alive={0: A, 1: A, 2: A},
+            now_ms=0,
+        )
 
     def has(self, node: int, durable: int, *, now_ms: int = 0, incarnation: bytes = A) -> list[Any]:
         """A follower has made so much durable, and has fetched all."""
@@ -50,7 +67,7 @@ class Lead(ReplicaSet):
         )
 
     def decided(self, *in_sync: int, version: int) -> list[Any]:
-        return self.in_sync_changed(replicas=(0, 1, 2), in_sync=in_sync, version=version, now_ms=0)
+        return self.in_sync_changed(fact(in_sync=in_sync, version=version), now_ms=0)
 
 
 def test_what_the_slowest_in_sync_has_is_committed() -> None:
@@ -129,7 +146,7 @@ def test_whoever_may_be_in_sync_counts_until_the_controller_has_answered() -> No
 def test_a_refused_member_counts_until_the_version_has_changed() -> None:
     lead = Lead(in_sync=(0, 1), high_watermark=10)
     lead.has(2, 50)
-    assert lead.proposal_refused(version=7, now_ms=0) == []
+    lead.proposal_refused(version=7, now_ms=0)
     assert lead.has(1, 100) == [AdvanceHighWatermark(50)]
     assert lead.has(2, 50) == [], "what was just refused is not asked again at once"
     assert lead.tick(RETRY_MS) == [ProposeInSync((0, 1), {1: A}, 5, 7)]
@@ -139,7 +156,7 @@ def test_a_refused_member_counts_until_the_version_has_changed() -> None:
 def test_a_refusal_on_the_grounds_of_a_later_version_waits_for_it() -> None:
     lead = Lead(in_sync=(0, 1), high_watermark=10)
     lead.has(2, 50)
-    assert lead.proposal_refused(version=8, now_ms=0) == []
+    lead.proposal_refused(version=8, now_ms=0)
     assert lead.counting == {0, 1, 2}
 
 
@@ -230,8 +247,8 @@ def test_nothing_is_believed_of_a_copy_that_its_node_has_to_throw_away() -> None
     lead = Lead()
     lead.has(1, 100)
     # Node 1 goes and comes back while it has not heard of either.
-    lead.in_sync_changed(replicas=(0, 2), in_sync=(0, 2), version=8, now_ms=0)
-    lead.in_sync_changed(replicas=(0, 1, 2), in_sync=(0, 2), version=9, now_ms=0)
+    lead.in_sync_changed(fact((0, 2), (0, 2), version=8), now_ms=0)
+    lead.in_sync_changed(fact((0, 1, 2), (0, 2), version=9), now_ms=0)
     assert not lead.is_about_this(1, 7)
     assert lead.is_about_this(1, 9)
     assert lead.is_about_this(2, 7)
@@ -247,7 +264,7 @@ def test_of_who_is_not_in_sync_nothing_is_known_after_decisions_that_were_missed
     lead = Lead(in_sync=(0, 2))
     lead.has(1, 60)
     lead.has(2, 60)
-    lead.in_sync_changed(replicas=(0, 1, 2), in_sync=(0, 2), version=10, now_ms=0)
+    lead.in_sync_changed(fact((0, 1, 2), (0, 2), version=10), now_ms=0)
     assert not lead.is_about_this(1, 9)
     assert lead.is_about_this(2, 7)
     behind, other = lead.progress(1), lead.progress(2)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from goqueue.broker.administration import NodeView, PartitionView, VoterView
-from goqueue.broker.controller.quorum_state import QuorumMember, QuorumState
+from goqueue.broker.controller.calls import QuorumMember, QuorumState
 from goqueue.broker.gate.operation import Area, cluster, everybody, operation, query
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action

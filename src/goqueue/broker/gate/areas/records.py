@@ -21,7 +21,7 @@ from goqueue.broker.reading.positions import (
     times_of,
 )
 from goqueue.broker.reading.records import Page, Place, Reading
-from goqueue.broker.replication.led import DELETION_TIMEOUT_MS
+from goqueue.broker.replication.deletions import DELETION_TIMEOUT_MS
 from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record

@@ -10,24 +10,22 @@ import pytest
 from goqueue.cluster.bootstrap import (
     NO_BALLOT,
     Accepted,
+    Attempt,
     Ballot,
     Formed,
     Found,
     Join,
-    Self,
-    Stand,
-    learned,
-    listed,
-    next_step,
-)
-from goqueue.cluster.formation_round import (
-    Attempt,
     Prepare,
     Propose,
     Question,
+    Self,
+    Stand,
     answer_question,
     decode_question,
     encode_question,
+    learned,
+    listed,
+    next_step,
 )
 from goqueue.model.errors import ForeignCluster, MalformedRequest
 

@@ -7,16 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
+from goqueue.broker.replication.followed import FollowedPartition
+from goqueue.broker.replication.led import LedPartition
+from goqueue.cluster.facts import PartitionFact
 from goqueue.cluster.replication import (
-    Copying,
     FetchStatus,
     Following,
-    Leading,
     ProposeInSync,
     ReplicaFetched,
     ReplicaReport,
     ReplicaSet,
 )
+from goqueue.config import ReplicationSettings
 from goqueue.model.batch import build_batch, read_header
 from goqueue.model.errors import GoQueueError, NotEnoughReplicas, NotLeader
 from goqueue.partition import Partition, PartitionSettings, recover_partition, reopen_partition
@@ -26,7 +28,21 @@ from tests.unit.partition.till import known
 
 LEADER, FOLLOWER = 1, 2
 ALIVE = {LEADER: b"l", FOLLOWER: b"f"}
+TOPIC_ID = b"t"
+SETTINGS = ReplicationSettings(lag_ms=1000, retry_ms=100)
 SMALL = PartitionSettings(log=LogSettings(segment_bytes=700, index_interval_bytes=150))
+
+
+def fact_of(
+    epoch: int,
+    *,
+    replicas: tuple[int, ...] = (LEADER, FOLLOWER),
+    in_sync: tuple[int, ...] = (LEADER, FOLLOWER),
+    version: int | None = None,
+) -> PartitionFact:
+    """What the controller has decided; the version is that of the election, unless it is given."""
+    version = epoch if version is None else version
+    return PartitionFact(TOPIC_ID, 0, replicas, in_sync, LEADER, epoch, version)
 
 
 class Replica(SimulatedPartition):
@@ -63,61 +79,45 @@ class Pair:
         """`one` leads and `other` follows."""
         partition = self.one.partition
         partition.replica.become_leader(epoch)
+        fact = fact_of(epoch, in_sync=in_sync)
         replicas = ReplicaSet(
-            LEADER,
-            replicas=(LEADER, FOLLOWER),
-            in_sync=in_sync,
+            fact,
+            partition.replica,
+            SETTINGS,
             in_sync_min=self.in_sync_min,
             alive=ALIVE,
-            leader_epoch=epoch,
-            version=epoch,
-            epoch_start=partition.replica.epoch_start,
-            high_watermark=partition.high_watermark,
-            durable_offset=partition.replica.durable_offset,
-            lag_ms=1000,
-            retry_ms=100,
             now_ms=NOW_MS,
         )
-        self.leading = Leading(partition, replicas, self.proposals.append)
+        self.led = LedPartition(fact, partition, replicas, self.proposals.append)
         self.follow(epoch)
 
     def follow(self, epoch: int, *, is_in_sync: bool = False) -> None:
-        self.other.partition.replica.become_follower(epoch, leader=LEADER)
+        partition = self.other.partition
+        partition.replica.become_follower(epoch, leader=LEADER)
         self.requests += 1000
-        following = Following(
-            self.other.partition.replica,
-            topic_id=b"t",
-            partition=0,
-            leader_epoch=epoch,
-            bytes_max=1 << 20,
-            timeout_ms=500,
-            retry_ms=50,
-            first_request=self.requests,
-        )
-        self.copying = Copying(
-            self.other.partition,
-            following,
-            leader=LEADER,
+        self.followed = FollowedPartition(
+            partition,
+            Following(partition.replica, fact_of(epoch), SETTINGS, first_request=self.requests),
+            is_in_sync=is_in_sync,
             clear_journal=self.clearing.append,
             tell=self.reports.append,
             resume=lambda: None,
-            is_in_sync=is_in_sync,
         )
-        self.copying.start(NOW_MS)
+        self.followed.start(NOW_MS)
 
     def swap(self, epoch: int) -> None:
         """The follower leads from now on."""
-        self.leading.stop()
-        self.copying.stop()
+        self.led.stop()
+        self.followed.stop()
         self.one, self.other = self.other, self.one
         self.lead(epoch)
 
     def pull(self) -> ReplicaFetched:
         """One question and its answer."""
-        fetch = self.copying.fetch(NOW_MS)
+        fetch = self.followed.fetch(NOW_MS)
         assert fetch is not None
-        answer, batches = self.leading.serve(FOLLOWER, b"f", fetch, NOW_MS)
-        self.copying.received(answer, batches, NOW_MS)
+        answer, batches = self.led.serve(FOLLOWER, b"f", fetch, NOW_MS)
+        self.followed.received(answer, batches, NOW_MS)
         return answer
 
     def clear(self, *, is_clear: bool = True) -> None:
@@ -159,11 +159,11 @@ def test_a_record_is_committed_when_the_follower_has_synced_it() -> None:
     outcome = pair.one.ack(pair.one.append("one").last_offset)
     pair.one.sync()
     pair.pull()
-    assert pair.copying.fetch(NOW_MS) is not None
+    assert pair.followed.fetch(NOW_MS) is not None
     assert outcome == []
     pair.other.sync()
     (report,) = pair.reports
-    pair.leading.reported(FOLLOWER, b"f", report, NOW_MS)
+    pair.led.reported(FOLLOWER, b"f", report, NOW_MS)
     assert outcome == [None]
 
 
@@ -257,7 +257,7 @@ def test_a_journal_that_cannot_be_cleared_ends_the_copy() -> None:
     pair.pull()
     pair.clear(is_clear=False)
     assert pair.other.partition.failure is not None
-    assert pair.copying.fetch(NOW_MS + 10_000) is None
+    assert pair.followed.fetch(NOW_MS + 10_000) is None
 
 
 def test_a_follower_that_leads_before_the_journal_is_clear_keeps_its_log() -> None:
@@ -328,7 +328,7 @@ def test_damage_on_the_leader_is_not_copied() -> None:
     assert pair.pull().batches_bytes > 0
     assert pair.pull().status is FetchStatus.DAMAGED
     assert pair.other.partition.end_offset == 1
-    assert pair.leading.is_damaged
+    assert pair.led.is_damaged
 
 
 def test_what_was_sent_unread_and_refused_is_verified_when_it_is_asked_for_again() -> None:
@@ -340,10 +340,10 @@ def test_what_was_sent_unread_and_refused_is_verified_when_it_is_asked_for_again
     segment = pair.one.partition.log.active
     pair.one.disk.flip_bit(segment.file.path, 8 * (segment.size - 1))
     assert pair.pull().status is FetchStatus.OK
-    pair.copying.following.failed(NOW_MS - 1000)
+    pair.followed.following.failed(NOW_MS - 1000)
     assert pair.other.partition.end_offset == 1  # The second one was not what it should be.
     assert pair.pull().status is FetchStatus.OK
-    pair.copying.following.failed(NOW_MS - 1000)
+    pair.followed.following.failed(NOW_MS - 1000)
     assert pair.one.partition.replica.first_damage is None
     assert pair.pull().status is FetchStatus.DAMAGED
     assert pair.one.partition.replica.first_damage == 1
@@ -386,16 +386,12 @@ def test_with_too_few_in_sync_writers_are_refused_and_records_are_committed_late
     pair = Pair(in_sync_min=2)
     pair.lead(1)
     waiting = pair.one.ack(pair.one.append("one").last_offset)
-    pair.leading.in_sync_changed(
-        replicas=(LEADER, FOLLOWER), in_sync=(LEADER,), version=2, now_ms=NOW_MS
-    )
+    pair.led.changed(fact_of(1, in_sync=(LEADER,), version=2), now_ms=NOW_MS)
     assert [type(one) for one in waiting] == [NotEnoughReplicas]
     assert isinstance(pair.one.partition.shortage, NotEnoughReplicas)
     pair.one.sync()
     assert pair.one.partition.high_watermark == 0
-    pair.leading.in_sync_changed(
-        replicas=(LEADER, FOLLOWER), in_sync=(LEADER, FOLLOWER), version=3, now_ms=NOW_MS
-    )
+    pair.led.changed(fact_of(1, version=3), now_ms=NOW_MS)
     pair.catch_up()
     assert pair.one.partition.shortage is None
     assert pair.one.partition.high_watermark == 1

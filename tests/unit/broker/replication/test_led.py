@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.cluster.replication import FetchStatus, ReplicaFetch, ReplicaReport
-from tests.unit.cluster.replication.test_copying import FOLLOWER, LEADER, NOW_MS, Pair
+from tests.unit.broker.replication.test_followed import FOLLOWER, LEADER, NOW_MS, Pair, fact_of
 
 EPOCH = 5
 
@@ -50,7 +50,7 @@ def committed(pair: Pair) -> int:
 
 def ask(pair: Pair, incarnation: bytes = b"f", **changes: int) -> FetchStatus:
     fetch = msgspec.structs.replace(question(pair), **changes)
-    return pair.leading.serve(FOLLOWER, incarnation, fetch, NOW_MS).answer.status
+    return pair.led.serve(FOLLOWER, incarnation, fetch, NOW_MS).answer.status
 
 
 def test_what_a_follower_has_of_this_epoch_is_committed(pair: Pair) -> None:
@@ -73,9 +73,9 @@ def test_what_is_asked_in_another_epoch_counts_for_nothing(
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1])
 def test_what_is_reported_in_another_epoch_counts_for_nothing(pair: Pair, epoch: int) -> None:
     assert ask(pair, offset=0, durable_offset=0, last_epoch=-1) is FetchStatus.OK
-    pair.leading.reported(FOLLOWER, b"f", report(leader_epoch=epoch), NOW_MS)
+    pair.led.reported(FOLLOWER, b"f", report(leader_epoch=epoch), NOW_MS)
     assert committed(pair) == 0
-    pair.leading.reported(FOLLOWER, b"f", report(), NOW_MS)
+    pair.led.reported(FOLLOWER, b"f", report(), NOW_MS)
     assert committed(pair) == 1
 
 
@@ -89,14 +89,13 @@ def test_what_a_follower_says_of_a_copy_that_it_has_to_throw_away_counts_for_not
 ) -> None:
     """It was taken from the replicas and became one again, and has not heard of it yet."""
     assert ask(pair, offset=0, durable_offset=0, last_epoch=-1) is FetchStatus.OK
-    for version, replicas in ((EPOCH + 1, {LEADER}), (EPOCH + 2, {LEADER, FOLLOWER})):
-        pair.leading.in_sync_changed(
-            replicas=replicas, in_sync={LEADER}, version=version, now_ms=NOW_MS
-        )
+    for version, replicas in ((EPOCH + 1, (LEADER,)), (EPOCH + 2, (LEADER, FOLLOWER))):
+        fact = fact_of(EPOCH, replicas=replicas, in_sync=(LEADER,), version=version)
+        pair.led.changed(fact, now_ms=NOW_MS)
     assert ask(pair) is FetchStatus.UNKNOWN_REPLICA
     now = EPOCH + 2
     assert ask(pair, version=now, offset=0, durable_offset=0, last_epoch=-1) is FetchStatus.OK
-    pair.leading.reported(FOLLOWER, b"f", report(), NOW_MS)
+    pair.led.reported(FOLLOWER, b"f", report(), NOW_MS)
     assert not pair.proposals, "it is not in sync with what it had"
-    pair.leading.reported(FOLLOWER, b"f", report(version=now), NOW_MS)
+    pair.led.reported(FOLLOWER, b"f", report(version=now), NOW_MS)
     assert [one.in_sync for one in pair.proposals] == [(LEADER, FOLLOWER)]
