@@ -10,6 +10,7 @@ from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
 from goqueue.delivery.grants import Shifted
+from goqueue.delivery.inspection import PEEK_MESSAGES_MAX, peek, stats
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -41,7 +42,6 @@ from goqueue.delivery.ledger import (
     Prepared,
     Sealed,
 )
-from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
 from goqueue.delivery.partition_queue import DeadLetter
 from goqueue.delivery.queue import Queue
 from goqueue.delivery.receipts import HEAD_LENGTH, TAILS, check_receipt, queue_tag

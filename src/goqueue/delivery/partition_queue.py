@@ -9,7 +9,7 @@ from functools import lru_cache
 from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.grants import LeaseEvent
 from goqueue.delivery.initial_delays import InitialDelays
-from goqueue.delivery.key_lines import KeyLines
+from goqueue.delivery.key_order import KeyLines
 from goqueue.delivery.key_runs import KeyRuns
 from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
 from goqueue.delivery.leases import Unacked

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from goqueue.delivery.choosing import Pick
 from goqueue.delivery.grants import Voided
-from goqueue.delivery.key_lines import key_number
+from goqueue.delivery.key_order import key_number
 from goqueue.delivery.lanes import lane_counts
 from goqueue.delivery.leased_runs import SETTLED, Draft, LeasedRun, Preparation, Run, Settled
 from goqueue.delivery.leases import Lease

@@ -8,7 +8,7 @@ from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.fairness import ASIDE_MS, Place, Tenant
 from goqueue.delivery.leased_runs import Draft, Run
 from goqueue.delivery.ledger import Finish
-from goqueue.delivery.queue_settling import QueueSettling
+from goqueue.delivery.settling import QueueSettling
 
 # How a receive scans behind a backlog for other tenants: the number of scans, the growth of each
 # over the last, and the messages per scan. No message is scanned twice in this way.
