@@ -6,11 +6,17 @@ offsets wherever possible. It performs no I/O: it returns the events and dead le
 caller has to write.
 """
 
-from goqueue.delivery.arrivals import Arrivals
-from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
 from goqueue.delivery.grants import Shifted
-from goqueue.delivery.inspection import PEEK_MESSAGES_MAX, peek, stats
+from goqueue.delivery.inspection import (
+    PEEK_MESSAGES_MAX,
+    LaneStats,
+    MessageState,
+    PartitionStats,
+    QueueStats,
+    peek,
+    stats,
+)
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -19,16 +25,26 @@ from goqueue.delivery.journal import (
     encode_key,
 )
 from goqueue.delivery.lanes import (
-    LANE_COUNT,
-    LANE_NAMES,
+    MIXED,
     NO_LANE,
     NORMAL,
+    Arrivals,
     LaneIndex,
     LaneState,
+    Pick,
+    Run,
 )
-from goqueue.delivery.leased_runs import SETTLED, LeasedRun, Preparation, Run, Settled
-from goqueue.delivery.leases import Delivery, Lease, Unacked
+from goqueue.delivery.leases import (
+    HEAD_LENGTH,
+    TAILS,
+    Delivery,
+    Lease,
+    Unacked,
+    check_receipt,
+    queue_tag,
+)
 from goqueue.delivery.ledger import (
+    DeadLetter,
     DeadLettered,
     DeadLetterIntent,
     Done,
@@ -42,11 +58,12 @@ from goqueue.delivery.ledger import (
     Prepared,
     Sealed,
 )
-from goqueue.delivery.partition_queue import DeadLetter
-from goqueue.delivery.queue import Queue
-from goqueue.delivery.receipts import HEAD_LENGTH, TAILS, check_receipt, queue_tag
+from goqueue.delivery.partition_queue import PartitionLog
+from goqueue.delivery.queue import LeasedRun, Queue
 from goqueue.delivery.settings import (
     DELAY_MS_MAX,
+    LANE_COUNT,
+    LANE_NAMES,
     RECEIVE_MESSAGES_MAX,
     VISIBILITY_MS_MAX,
     LaneSettings,
@@ -54,7 +71,8 @@ from goqueue.delivery.settings import (
     change_queue_settings,
     check_queue_settings,
 )
-from goqueue.delivery.views import LaneStats, MessageState, PartitionStats, QueueStats, Totals
+from goqueue.delivery.settling import SETTLED, Settled, Totals
+from goqueue.delivery.transactions import Preparation
 
 __all__ = [
     "DELAY_MS_MAX",
@@ -92,6 +110,7 @@ __all__ = [
     "LedgerKey",
     "MessageState",
     "Moved",
+    "PartitionLog",
     "PartitionStats",
     "PendingLetter",
     "Pick",

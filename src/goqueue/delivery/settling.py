@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from random import Random
+from typing import NamedTuple
 
-from goqueue.delivery.backoff import backoff_ms
+import msgspec
+
+from goqueue.delivery.fairness import Message, Tenants
 from goqueue.delivery.grants import Extended, LeaseEvent
 from goqueue.delivery.lanes import lane_counts
-from goqueue.delivery.late_receipts import Late
-from goqueue.delivery.leased_runs import SETTLED, Settled
-from goqueue.delivery.leases import Lease
-from goqueue.delivery.ledger import Finish, Retried, Retry
-from goqueue.delivery.partition_queue import DeadLetter, PartitionQueue
-from goqueue.delivery.queue_partitions import EXHAUSTED, QueuePartitions
+from goqueue.delivery.leases import Lease, Leases, Limits
+from goqueue.delivery.ledger import DeadLetter, Finish, Retried, Retry
+from goqueue.delivery.partition_queue import PartitionQueue
+from goqueue.delivery.settings import QueueSettings
 from goqueue.model.errors import (
     DeadLettering,
     GoQueueError,
@@ -22,44 +24,87 @@ from goqueue.model.errors import (
     StaleReceipt,
 )
 
+EXHAUSTED = "deliveries_exhausted"
+LATE_RECEIPTS_MAX = 100_000  # the oldest are dropped; their messages are then redelivered
+_DOUBLINGS_MAX = 64  # of the backoff; more would overflow, and its cap is reached long before
 
-class QueueSettling(QueuePartitions):
+
+class Settled(NamedTuple):
+    """The result for one receipt: an error, plain success, or a pending dead letter."""
+
+    error: GoQueueError | None = None
+    dead_letter: DeadLetter | None = None
+
+
+SETTLED = Settled()
+
+
+class Totals(msgspec.Struct):
+    """Message counts since the queue was opened."""
+
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    aborted: int = 0  # acknowledged in a transaction that was then aborted
+    nacked: int = 0
+    rejected: int = 0
+    leases_expired: int = 0
+    dead_lettered: int = 0
+    ttl_expired: int = 0
+    skipped: int = 0
+
+
+class Settling:
     """Acks, nacks, rejects, dead letters, and leases that are extended or expire."""
+
+    def __init__(
+        self,
+        partitions: Sequence[PartitionQueue],
+        leases: Leases,
+        tenants: Tenants,
+        limits: Limits,
+        *,
+        settings: QueueSettings,
+        totals: Totals,
+        random: Random,
+    ) -> None:
+        self.settings = settings
+        self.late = LateReceipts()
+        self._partitions = partitions
+        self._leases = leases
+        self._tenants = tenants
+        self._limits = limits
+        self._totals = totals
+        self._random = random
 
     def ack(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
         """Acknowledge messages. Acknowledging one that is already done succeeds."""
         settled = [SETTLED] * len(receipts)
-        taken, refused = self.leases.take_back(receipts, now_ms)
-        self.totals.acked += len(receipts) - len(refused)
+        taken, refused = self._leases.take_back(receipts, now_ms)
+        self._totals.acked += len(receipts) - len(refused)
         done: dict[int, list[Sequence[int]]] = {}
         for lease, indexes in taken.items():
             done.setdefault(lease.partition, []).append(self._land(lease, indexes, now_ms))
         for number, parts in done.items():
             offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
-            self._ack_offsets(self.partitions[number], offsets, now_ms)
-        for place in refused:
-            settled[place] = self._ack_past(now_ms, receipts[place])
+            self._partitions[number].finish(offsets, Finish.ACKED, now_ms)
+        for position in refused:
+            settled[position] = self._ack_past(now_ms, receipts[position])
         return settled
-
-    def _ack_offsets(self, partition: PartitionQueue, offsets: Sequence[int], now_ms: int) -> None:
-        has_lines = partition.lines.is_used  # else no message waits for these to be done
-        self._finish(partition, offsets, Finish.ACKED, now_ms)
-        if has_lines:
-            self._refresh(partition)
 
     # Receipts whose leases have expired, or do not exist here
 
-    def _find_message(self, receipt: str) -> tuple[PartitionQueue, int, int]:
+    def find_message(self, receipt: str) -> tuple[PartitionQueue, int, int]:
         """Return the partition, offset and delivery attempt that a genuine receipt names."""
-        read = self.receipts.read(receipt)
-        if read.partition >= len(self.partitions):
+        read = self._leases.receipts.read(receipt)
+        if read.partition >= len(self._partitions):
             raise StaleReceipt()
-        return self.partitions[read.partition], read.offset, read.attempt
+        return self._partitions[read.partition], read.offset, read.attempt
 
     def has_issued(self, receipt: str) -> bool:
         """Whether this is a receipt of this queue, live or not."""
         try:
-            self.receipts.read(receipt)
+            self._leases.receipts.read(receipt)
         except InvalidReceipt:
             return False
         return True
@@ -67,7 +112,7 @@ class QueueSettling(QueuePartitions):
     def _ack_past(self, now_ms: int, receipt: str) -> Settled:
         """Acknowledge a message whose lease has expired, where late acks are allowed."""
         try:
-            partition, offset, attempt = self._find_message(receipt)
+            partition, offset, attempt = self.find_message(receipt)
         except GoQueueError as error:
             return Settled(error)
         if self.settings.late_acks:
@@ -78,14 +123,11 @@ class QueueSettling(QueuePartitions):
             return Settled(DeadLettering())
         if not self._may_end_late(partition, offset, attempt):
             return Settled(StaleReceipt())
-        self._late.drop(((partition.number, offset),))
-        if offset in partition.waiting:
-            partition.take_waiting(offset)
-        elif partition.is_fresh(offset):
-            partition.pass_fresh(offset)
-        # Else another consumer holds it; that lease ends normally and finds the message done.
-        self.totals.acked += 1
-        self._ack_offsets(partition, (offset,), now_ms)
+        self.late.drop(((partition.number, offset),))
+        # If another consumer holds it, that lease ends normally and finds the message done.
+        partition.withdraw(offset)
+        self._totals.acked += 1
+        partition.finish((offset,), Finish.ACKED, now_ms)
         return SETTLED
 
     def _may_end_late(self, partition: PartitionQueue, offset: int, attempt: int) -> bool:
@@ -105,7 +147,7 @@ class QueueSettling(QueuePartitions):
     def _nack_past(self, receipt: str) -> Settled:
         """Answer a nack after the lease: what is already back or done needs nothing more."""
         try:
-            partition, offset, _ = self._find_message(receipt)
+            partition, offset, _ = self.find_message(receipt)
         except GoQueueError as error:
             return Settled(error)
         if offset in partition.pending_letters:
@@ -114,7 +156,7 @@ class QueueSettling(QueuePartitions):
 
     def _reject_past(self, receipt: str) -> Settled:
         try:
-            partition, offset, _ = self._find_message(receipt)
+            partition, offset, _ = self.find_message(receipt)
         except GoQueueError as error:
             return Settled(error)
         if offset in partition.ledger.dead:
@@ -126,18 +168,18 @@ class QueueSettling(QueuePartitions):
         if not self.settings.late_acks:
             return None
         self.expire(now_ms)  # The lease may have expired and not been processed yet.
-        late = self._late.find(receipt)
+        late = self.late.find(receipt)
         if late is None:
             return None
         number, offset = late.message
-        return late if offset in self.partitions[number].waiting else None
+        return late if offset in self._partitions[number].waiting else None
 
     def _land(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> Sequence[int]:
         """Remove messages, often a whole lease, from those in flight; return their offsets."""
-        self.leases.settle(lease, len(indexes))
-        if self.tenants:
+        self._leases.settle(lease, len(indexes))
+        if self._tenants.known or self._tenants.idle:
             self._note_handled(lease, indexes, now_ms)
-        in_flight, lanes = self.partitions[lease.partition].in_flight, lease.lanes
+        in_flight, lanes = self._partitions[lease.partition].in_flight, lease.lanes
         offsets: Sequence[int] = lease.offsets
         if len(indexes) == 1:
             in_flight[lanes[indexes[0]]] -= 1
@@ -152,10 +194,10 @@ class QueueSettling(QueuePartitions):
     def _note_handled(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> None:
         of_lease = lease.tenants
         tenants = [None if of_lease is None else of_lease[index] for index in indexes]
-        self.tenants.spend(tenants, now_ms - lease.granted_ms, now_ms)
+        self._tenants.spend(tenants, now_ms - lease.granted_ms, now_ms)
         for tenant in tenants:
             if tenant is not None:
-                self.tenants.give_back(tenant)
+                self._tenants.give_back(tenant)
 
     def nack(
         self, now_ms: int, receipts: Sequence[str], *, delay_ms: int | None = None
@@ -163,12 +205,12 @@ class QueueSettling(QueuePartitions):
         """Fail these deliveries: retry the messages after a backoff, or dead-letter them."""
         settled: list[Settled] = []
         for receipt in receipts:
-            found = self.leases.find(receipt, now_ms)
+            found = self._leases.find(receipt, now_ms)
             if found is None:
                 settled.append(self._nack_past(receipt))
                 continue
             lease, index = found
-            self.totals.nacked += 1
+            self._totals.nacked += 1
             rest_ms = delay_ms
             if rest_ms is None:
                 rest_ms = backoff_ms(self.settings, lease.attempts[index], self._random)
@@ -179,13 +221,13 @@ class QueueSettling(QueuePartitions):
         """Send messages that can never be processed to the dead-letter topic."""
         settled: list[Settled] = []
         for receipt in receipts:
-            found = self.leases.find(receipt, now_ms)
+            found = self._leases.find(receipt, now_ms)
             if found is None:
                 settled.append(self._reject_past(receipt))
                 continue
             lease, index = found
-            self.totals.rejected += 1
-            self._take_back(lease, index)
+            self._totals.rejected += 1
+            self.take_back(lease, index)
             settled.append(Settled(None, self._dead_letter(lease, index, reason)))
         return settled
 
@@ -207,7 +249,7 @@ class QueueSettling(QueuePartitions):
         until_ms = now_ms + visibility_ms
         for receipt in receipts:
             late: Late | None = None
-            found = self.leases.find(receipt, now_ms)
+            found = self._leases.find(receipt, now_ms)
             if found is None:
                 found = late = self._find_revivable(receipt, now_ms)
             if found is None:
@@ -224,20 +266,19 @@ class QueueSettling(QueuePartitions):
             settled.append(SETTLED)
         for lease, indexes in chosen.values():
             is_whole = len(set(indexes)) == lease.out_count
-            self.leases.extend(lease, indexes, until_ms)
-            places = [] if is_whole else [(one, one + 1) for one in sorted(set(indexes))]
-            self._note_lease(lease, Extended(lease.id, until_ms, places))
+            self._leases.extend(lease, indexes, until_ms)
+            positions = [] if is_whole else [(one, one + 1) for one in sorted(set(indexes))]
+            self._note_lease(lease, Extended(lease.id, until_ms, positions))
         return settled
 
     def _note_lease(self, lease: Lease, *events: LeaseEvent) -> None:
         for event in events:
-            self.partitions[lease.partition].note_lease(event)
-        self._changed[lease.partition] = None
+            self._partitions[lease.partition].note_lease(event)
 
     def _refusal(self, receipt: str) -> GoQueueError:
         """Return the error for a receipt that belongs to no live lease."""
         try:
-            self._find_message(receipt)
+            self.find_message(receipt)
         except GoQueueError as error:
             return error
         return StaleReceipt()
@@ -245,17 +286,17 @@ class QueueSettling(QueuePartitions):
     def _find_revivable(self, receipt: str, now_ms: int) -> Late | None:
         # With key order, a returned message may have others of its key before it.
         late = None if self.settings.key_order else self._find_late(receipt, now_ms)
-        return late if late is not None and self.room_for(late.lease.consumer) else None
+        return late if late is not None and self._limits.room_for(late.lease.consumer) else None
 
     def _revive(self, late: Late, until_ms: int) -> None:
         """Renew an expired lease whose message has not been delivered since."""
         lease, index = late
         number, offset = late.message
-        self._late.drop((late.message,))
-        partition = self.partitions[number]
+        self.late.drop((late.message,))
+        partition = self._partitions[number]
         partition.take_waiting(offset)
         partition.in_flight[lease.lanes[index]] += 1
-        self.leases.revive(lease, index, until_ms)
+        self._leases.revive(lease, index, until_ms)
         # The last counted delivery continues, so it no longer counts as a failed attempt.
         retry = partition.ledger.retries[offset]
         partition.record(Retried([(offset, retry._replace(attempts=retry.attempts - 1))]))
@@ -263,18 +304,22 @@ class QueueSettling(QueuePartitions):
         former = None if lease.tenants is None else lease.tenants[index]
         if lease.tenants is not None and former is not None:
             # The tenant may have been dropped and created anew in the meantime.
-            tenant = lease.tenants[index] = self.tenants.of(former.key)
-            self.tenants.hand_out(tenant, is_in_turn=False)
+            tenant = lease.tenants[index] = self._tenants.of(former.key)
+            self._tenants.hand_out(tenant, is_in_turn=False)
 
     def expire(self, now_ms: int) -> int:
         """Take back every message whose lease has expired; return their number."""
+        return self.take_expired(self._leases.expired(now_ms), now_ms)
+
+    def take_expired(self, expired: Iterable[tuple[Lease, list[int]]], now_ms: int) -> int:
+        """Take back these messages, whose leases have expired; return their number."""
         count = 0
-        for lease, indexes in self.leases.expired(now_ms):
+        for lease, indexes in expired:
             for index in indexes:
                 # The consumer had the whole visibility timeout; no backoff is added to it.
                 self._fail(lease, index, now_ms)
             count += len(indexes)
-        self.totals.leases_expired += count
+        self._totals.leases_expired += count
         return count
 
     def note_dead_lettered(
@@ -282,63 +327,110 @@ class QueueSettling(QueuePartitions):
     ) -> None:
         """Mark these letters of one partition as durable in a dead-letter topic before `end`."""
         letters = list(letters)
-        partition = self.partitions[letters[0].partition]
-        self.totals.dead_lettered += len(letters)
-        self._resume(partition, partition.discard(letters, topic_id, end), now_ms)
-        self._changed[partition.number] = None
-        self._refresh(partition)
+        self._totals.dead_lettered += len(letters)
+        partition = self._partitions[letters[0].partition]
+        partition.note_dead_lettered(letters, now_ms, topic_id=topic_id, end=end)
 
     def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
         """Skip letters whose records no longer exist, so that nothing can be written."""
         for letter in letters:
-            partition = self.partitions[letter.partition]
-            self.totals.skipped += 1
-            self._resume(partition, partition.give_up([letter]), now_ms)
-            self._changed[partition.number] = None
-            self._refresh(partition)
+            self._totals.skipped += 1
+            self._partitions[letter.partition].give_up(letter, now_ms)
 
-    def room_for(self, consumer: str) -> int:
-        """How many more messages the consumer may hold."""
-        settings = self.settings
-        group_room = settings.unacked_max - self.unacked.total - self._burden.pending_letters
-        return max(0, min(group_room, settings.consumer_unacked_max - self.unacked.of(consumer)))
-
-    def _take_back(self, lease: Lease, index: int) -> None:
-        self.leases.give_back(lease, index)
-        self.partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
+    def take_back(self, lease: Lease, index: int) -> None:
+        """End the lease of one message, which is then in no state until the caller decides."""
+        self._leases.give_back(lease, index)
+        self._partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
         tenant = None if lease.tenants is None else lease.tenants[index]
         if tenant is not None:
-            self.tenants.give_back(tenant)
+            self._tenants.give_back(tenant)
 
     def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
         """End a failed delivery: retry at `due_ms`, unless the delivery limit is reached."""
-        self._take_back(lease, index)
+        self.take_back(lease, index)
         attempts = lease.attempts[index]
-        if self._is_last(attempts):
+        if self.is_last(attempts):
             return self._dead_letter(lease, index, EXHAUSTED)
-        partition, offset = self.partitions[lease.partition], lease.offsets[index]
+        partition, offset = self._partitions[lease.partition], lease.offsets[index]
         if partition.ledger.is_done(offset):  # removed by retention in the meantime
-            self._resume(partition, partition.lines.followers((offset,)), due_ms)
+            partition.redeliver(offset, due_ms)
             return None
-        key = partition.lines.key_of(offset)
-        retry = Retry(attempts, due_ms, key, lease.first_of(index))
-        self._resume(partition, partition.retry(offset, retry), 0)
-        self._changed[partition.number] = None
+        key = partition.key_order.key_of(offset)
+        partition.retry(offset, Retry(attempts, due_ms, key, lease.first_of(index)))
         if self.settings.late_acks:
-            self._late.add(Late(lease, index))
+            self.late.add(Late(lease, index))
         return None
 
-    def _is_last(self, attempts: int) -> bool:
+    def is_last(self, attempts: int) -> bool:
+        """Whether this was the last delivery that a message gets."""
         return 0 < self.settings.deliveries_max <= attempts
 
     def _dead_letter(self, lease: Lease, index: int, reason: str) -> DeadLetter:
-        partition, offset = self.partitions[lease.partition], lease.offsets[index]
+        partition, offset = self._partitions[lease.partition], lease.offsets[index]
         attempts = lease.attempts[index]
         if not partition.ledger.is_done(offset):
             # Until the dead-letter intent is written, a restart needs the number of deliveries.
-            key = partition.lines.key_of(offset)
+            key = partition.key_order.key_of(offset)
             partition.record(Retried([(offset, Retry(attempts, 0, key, lease.first_of(index)))]))
-            self._changed[partition.number] = None
-        letter = partition.make_dead_letter(offset, attempts, reason)
-        self._dead_letters.append(letter)
-        return letter
+        return partition.dead_letter(offset, attempts, reason)
+
+
+class Late(NamedTuple):
+    """A returned message, as its position in its expired lease."""
+
+    lease: Lease
+    position: int
+
+    @property
+    def receipt(self) -> str:
+        return self.lease.head + self.lease.tails[self.position]
+
+    @property
+    def message(self) -> Message:
+        return self.lease.partition, self.lease.offsets[self.position]
+
+
+class LateReceipts:
+    """The last receipts of expired leases whose messages have not been delivered again since.
+
+    A consumer that took a little longer than its lease has still done the work. Where a group
+    allows late acks, such an ack counts, and the lease can be extended, as long as the message
+    waits to be delivered again.
+    """
+
+    __slots__ = ("_by_receipt", "by_message")
+
+    def __init__(self) -> None:
+        self.by_message: dict[Message, str] = {}
+        self._by_receipt: dict[str, Late] = {}
+
+    def add(self, late: Late) -> None:
+        message, receipt = late.message, late.receipt
+        self.drop((message,))
+        self._by_receipt[receipt] = late
+        self.by_message[message] = receipt
+        if len(self.by_message) > LATE_RECEIPTS_MAX:
+            self.drop((next(iter(self.by_message)),))
+
+    def find(self, receipt: str) -> Late | None:
+        return self._by_receipt.get(receipt)
+
+    def clear(self) -> None:
+        """Forget all, because a rewind or purge made them meaningless."""
+        self._by_receipt.clear()
+        self.by_message.clear()
+
+    def drop(self, messages: Iterable[Message]) -> None:
+        """Forget messages that were delivered again, or are done."""
+        for message in messages:
+            receipt = self.by_message.pop(message, None)
+            if receipt is not None:
+                del self._by_receipt[receipt]
+
+
+def backoff_ms(settings: QueueSettings, attempts: int, random: Random) -> int:
+    """Return the delay after `attempts` deliveries: exponential, with jitter, and capped."""
+    exponent = min(attempts - 1, _DOUBLINGS_MAX)
+    rest_ms = min(settings.backoff_ms * settings.backoff_factor**exponent, settings.backoff_ms_max)
+    spread = settings.backoff_jitter
+    return min(round(rest_ms * random.uniform(1 - spread, 1 + spread)), settings.backoff_ms_max)

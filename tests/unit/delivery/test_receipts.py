@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery.receipts import (
+from goqueue.delivery.leases import (
     HEAD_LENGTH,
     PLACES,
     SECRET_BYTES,
