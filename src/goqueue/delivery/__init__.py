@@ -2,8 +2,17 @@
 
 A log forgets by age, a queue by acknowledgement. This room owns that difference, so that
 `partition` stays a plain log. It holds no messages, only their delivery state, as ranges of
-offsets wherever possible. It performs no I/O: it returns the events and dead letters that the
+offsets wherever possible. It performs no I/O: it collects the events and dead letters that the
 caller has to write.
+
+A `Queue` is one group's state of one topic, and a delivery has three steps:
+
+- `queue.choose`: the order of lanes (`lanes`), of keys (`key_order`) and of tenants (`fairness`);
+- `queue.lease`: who holds which messages until when, with receipts (`leases`);
+- `queue.settling`: ack, nack, reject, extend, or expiry; `queue.transactions`: acks in transactions.
+
+A `PartitionQueue` has the state of one partition; its durable part is a `Ledger`, which replaying
+the events of the journal (`journal`) reproduces.
 """
 
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot

@@ -160,10 +160,10 @@ def _encode(event: Event, parts: list[bytes]) -> None:
         _encode_granted(event, parts)
     elif isinstance(event, Extended):
         parts += (bytes((_EXTENDED,)), varint(event.serial), varint(event.until_ms))
-        _encode_ranges(event.places, parts)
+        _encode_ranges(event.positions, parts)
     elif isinstance(event, Voided):
         parts += (bytes((_VOIDED,)), varint(event.serial))
-        _encode_ranges(event.places, parts)
+        _encode_ranges(event.positions, parts)
     elif isinstance(event, Shifted):
         parts += (bytes((_SHIFTED,)), varint(event.shift_ms))
     elif isinstance(event, Dead):
@@ -308,9 +308,9 @@ class _Reader:
 
     def number(self) -> int:
         value = 0
-        for place in range(_VARINT_BYTES_MAX):
+        for position in range(_VARINT_BYTES_MAX):
             byte = self.byte()
-            value |= (byte & 0x7F) << 7 * place
+            value |= (byte & 0x7F) << 7 * position
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
         raise CorruptDeliveryState("A number in the delivery journal is longer than 64 bits.")

@@ -42,7 +42,7 @@ _LENGTHS = {
     HEAD_LENGTH + _RUN_TAIL_BYTES * 4 // 3: _RUN,
     HEAD_LENGTH + _SCATTERED_TAIL_BYTES * 4 // 3: _SCATTERED,
 }
-_PLACE_LENGTH = 4  # every tail starts with the position in the lease
+_POSITION_LENGTH = 4  # every tail starts with the position in the lease
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/=", b"+/!!!")  # characters that are never written are refused
 
@@ -124,11 +124,11 @@ class Lease:
             self.first_of(index),
         )
 
-    def tails_at(self, places: slice) -> list[bytes]:
+    def tails_at(self, positions: slice) -> list[bytes]:
         """Return the suffixes of these receipts as bytes; nearly all leases share one table."""
         if len(self.tails[0]) == len(TAIL_BYTES[0]):
-            return TAIL_BYTES[places]
-        return [tail.encode() for tail in self.tails[places]]
+            return TAIL_BYTES[positions]
+        return [tail.encode() for tail in self.tails[positions]]
 
     def first_of(self, index: int) -> int:
         return self.granted_ms if self.firsts_ms is None else self.firsts_ms[index]
@@ -243,7 +243,7 @@ class Leases:
     ) -> None:
         """Restore a lease that a previous owner of the queue granted."""
         event = grant.event
-        self.go_on_from(event.serial)
+        self.skip_serials_to(event.serial)
         head, tails = self.receipts.write(partition, event.serial, event.offsets, event.attempts)
         lease = Lease(event, partition, lanes, head=head, tails=tails, firsts_ms=firsts_ms)
         lease.granted_ms, lease.until_ms, lease.untils = (
@@ -257,7 +257,7 @@ class Leases:
             lease.wake_ms = min(grant.untils[one] for one in lease.outstanding())
         self._hold(lease)
 
-    def go_on_from(self, serial: int) -> None:
+    def skip_serials_to(self, serial: int) -> None:
         """Never assign this serial or a lower one again."""
         self._last_id = max(self._last_id, serial)
 
@@ -274,7 +274,7 @@ class Leases:
         if lease is None:
             return None
         tail = receipt[HEAD_LENGTH:]
-        index = place_in(tail)
+        index = position_in(tail)
         if not 0 <= index < len(lease.out) or not lease.out[index] or lease.tails[index] != tail:
             return None
         until_ms = lease.until_ms if lease.untils is None else lease.untils[index]
@@ -472,13 +472,13 @@ class Receipts:
         if is_run:
             return text, TAILS[:count]
         return text, [
-            self._scattered(head, place, offset - base, attempt)
-            for place, (offset, attempt) in enumerate(zip(offsets, attempts, strict=True))
+            self._scattered(head, position, offset - base, attempt)
+            for position, (offset, attempt) in enumerate(zip(offsets, attempts, strict=True))
         ]
 
-    def _scattered(self, head: bytes, place: int, distance: int, attempt: int) -> str:
+    def _scattered(self, head: bytes, position: int, distance: int, attempt: int) -> str:
         tail = b"\x00%b%b%b" % (
-            place.to_bytes(2, "big"),
+            position.to_bytes(2, "big"),
             distance.to_bytes(7, "big"),
             attempt.to_bytes(2, "big"),
         )
@@ -493,8 +493,8 @@ class Receipts:
             code = self._code(head + tail[:_TAIL_SAYS], 9)
             is_genuine &= compare_digest(code, tail[_TAIL_SAYS:])
         receipt, count = _parse(packed)
-        place = int.from_bytes(tail[:3], "big")
-        if not is_genuine or place >= count or head[4:7] != self._queue:
+        position = int.from_bytes(tail[:3], "big")
+        if not is_genuine or position >= count or head[4:7] != self._queue:
             raise InvalidReceipt("this queue has not issued it")
         return receipt
 
@@ -507,9 +507,9 @@ def check_receipt(text: str) -> Receipt:
     return _parse(_unpack(text))[0]
 
 
-def place_in(tail: str) -> int:
+def position_in(tail: str) -> int:
     """Return the position in the lease that a tail names; -1 if it is not a tail."""
-    return PLACES.get(tail[:_PLACE_LENGTH], -1)
+    return POSITIONS.get(tail[:_POSITION_LENGTH], -1)
 
 
 def _unpack(text: str) -> bytes:
@@ -546,6 +546,6 @@ def _text(packed: bytes) -> str:
 
 
 # Tails by position and positions by tail; a lease holds at most what one call may receive.
-TAILS = tuple(_text(place.to_bytes(3, "big")) for place in range(RECEIVE_MESSAGES_MAX))
+TAILS = tuple(_text(position.to_bytes(3, "big")) for position in range(RECEIVE_MESSAGES_MAX))
 TAIL_BYTES = [tail.encode() for tail in TAILS]
-PLACES = {tail: place for place, tail in enumerate(TAILS)}
+POSITIONS = {tail: position for position, tail in enumerate(TAILS)}

@@ -104,13 +104,13 @@ class PartitionQueue:
             # The log lost its tail in a crash, and new messages will have those offsets.
             still_open = list(ledger.done.gaps(min(ledger.floor, log_end), log_end))
             self.record(Rewound(log_end, still_open))
-        self._stand_at(ledger.floor, now_ms)
+        self._start_at(ledger.floor, now_ms)
         self.grants = ledger.grants.take(ledger.is_out)
         self._resume_leases()
         self._resume_prepared()
         self._resume_retries()
 
-    def _stand_at(self, offset: int, now_ms: int) -> None:
+    def _start_at(self, offset: int, now_ms: int) -> None:
         """Set every lane's cursor to one offset and count the ready messages from there on."""
         self.since_ms = now_ms
         self.cursors = [offset] * LANE_COUNT
@@ -119,7 +119,7 @@ class PartitionQueue:
             self._count_off(first, end)
         self._apart_until = 0
         self.resumed.clear()
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
 
     def _resume_leases(self) -> None:
         """Keep messages leased before a restart, and their keys, from being delivered again."""
@@ -153,16 +153,6 @@ class PartitionQueue:
             if self.key_order.resume(offset, retry.key):
                 self.wait(offset, retry.due_ms)
 
-    def configure(self) -> None:
-        """Follow changed settings; the kind of key order only changes while no key is in use."""
-        has_batches = self._limits.settings.key_batches
-        if self.key_order.has_batches != has_batches and not self.key_order.keys:
-            self.key_order = self._new_key_order()
-        self.refresh()
-
-    def _new_key_order(self) -> KeyOrder | KeyBatches:
-        return KeyBatches() if self._limits.settings.key_batches else KeyOrder()
-
     def _set_apart(self, offset: int) -> None:
         self._apart_until = max(self._apart_until, offset + 1)
         if offset < self.high_watermark:
@@ -172,7 +162,7 @@ class PartitionQueue:
         for lane, count in enumerate(self.index.counts(first, end)):
             self.ready[lane] -= count
 
-    def _pass_at_floor(self) -> None:
+    def _skip_gaps_at_floor(self) -> None:
         """Advance the floor past offsets that hold no message."""
         ledger, index = self.ledger, self.index
         while index.has_gaps:
@@ -184,7 +174,7 @@ class PartitionQueue:
     def record(self, event: Event) -> None:
         """Apply an event to the ledger and queue it for the journal."""
         self.ledger.apply(event)
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
         events = self._outbox.events.setdefault(self.number, [])
         last = events[-1] if events else None
         if isinstance(event, Done) and isinstance(last, Done) and last.why == event.why:
@@ -197,6 +187,16 @@ class PartitionQueue:
     def note_lease(self, event: LeaseEvent) -> None:
         """Queue a lease event for the journal; the ledger itself only tracks what remains."""
         self._outbox.events.setdefault(self.number, []).append(event)
+
+    def configure(self) -> None:
+        """Follow changed settings; the kind of key order only changes while no key is in use."""
+        has_batches = self._limits.settings.key_batches
+        if self.key_order.has_batches != has_batches and not self.key_order.keys:
+            self.key_order = self._new_key_order()
+        self.refresh()
+
+    def _new_key_order(self) -> KeyOrder | KeyBatches:
+        return KeyBatches() if self._limits.settings.key_batches else KeyOrder()
 
     # Following the log
 
@@ -216,7 +216,7 @@ class PartitionQueue:
         for offset in self._apart(first, high_watermark):
             self._count_off(offset, offset + 1)
         self.high_watermark = high_watermark
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
 
     def start_moved(self, log_start: int, now_ms: int) -> None:
         """Follow a new log start. Call this before the lane index drops the removed offsets."""
@@ -458,7 +458,7 @@ class PartitionQueue:
         """Finish what a transaction has acknowledged; return the number of messages."""
         offsets = sorted(self.ledger.prepared.get(producer_id, ()))
         self.ledger.apply(Ended(producer_id, is_commit=True))
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
         self._let_go(offsets)
         self._release_keys(offsets, now_ms)
         return len(offsets)
@@ -506,7 +506,7 @@ class PartitionQueue:
         gone.update(one for one in self.key_order.held() if one >= offset)
         self._let_go([one for one in self.prepared if one >= offset])
         followers = self._drop(gone)
-        self._stand_at(offset, now_ms)
+        self._start_at(offset, now_ms)
         self.make_available(followers, now_ms)
         self.refresh()
 

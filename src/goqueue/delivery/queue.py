@@ -160,7 +160,7 @@ class Queue:
     def _resume_leases(self, partition: PartitionQueue) -> None:
         """Restore the leases of the previous owner until they expire."""
         ledger, number = partition.ledger, partition.number
-        self.leases.go_on_from(ledger.grants.last_serial)
+        self.leases.skip_serials_to(ledger.grants.last_serial)
         for grant in partition.grants:
             offsets = grant.event.offsets
             firsts_ms = partition.firsts_ms(offsets, grant.event.granted_ms)

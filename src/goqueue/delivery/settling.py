@@ -84,7 +84,7 @@ class Settling:
         self._totals.acked += len(receipts) - len(refused)
         done: dict[int, list[Sequence[int]]] = {}
         for lease, indexes in taken.items():
-            done.setdefault(lease.partition, []).append(self._land(lease, indexes, now_ms))
+            done.setdefault(lease.partition, []).append(self._end_leases(lease, indexes, now_ms))
         for number, parts in done.items():
             offsets = parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
             self._partitions[number].finish(offsets, Finish.ACKED, now_ms)
@@ -92,89 +92,7 @@ class Settling:
             settled[position] = self._ack_past(now_ms, receipts[position])
         return settled
 
-    # Receipts whose leases have expired, or do not exist here
-
-    def find_message(self, receipt: str) -> tuple[PartitionQueue, int, int]:
-        """Return the partition, offset and delivery attempt that a genuine receipt names."""
-        read = self._leases.receipts.read(receipt)
-        if read.partition >= len(self._partitions):
-            raise StaleReceipt()
-        return self._partitions[read.partition], read.offset, read.attempt
-
-    def has_issued(self, receipt: str) -> bool:
-        """Whether this is a receipt of this queue, live or not."""
-        try:
-            self._leases.receipts.read(receipt)
-        except InvalidReceipt:
-            return False
-        return True
-
-    def _ack_past(self, now_ms: int, receipt: str) -> Settled:
-        """Acknowledge a message whose lease has expired, where late acks are allowed."""
-        try:
-            partition, offset, attempt = self.find_message(receipt)
-        except GoQueueError as error:
-            return Settled(error)
-        if self.settings.late_acks:
-            self.expire(now_ms)  # The lease may have expired and not been processed yet.
-        if partition.ledger.is_done(offset):
-            return Settled(StaleReceipt()) if offset in partition.ledger.dead else SETTLED
-        if offset in partition.pending_letters:
-            return Settled(DeadLettering())
-        if not self._may_end_late(partition, offset, attempt):
-            return Settled(StaleReceipt())
-        self.late.drop(((partition.number, offset),))
-        # If another consumer holds it, that lease ends normally and finds the message done.
-        partition.withdraw(offset)
-        self._totals.acked += 1
-        partition.finish((offset,), Finish.ACKED, now_ms)
-        return SETTLED
-
-    def _may_end_late(self, partition: PartitionQueue, offset: int, attempt: int) -> bool:
-        """Whether a receipt whose lease has expired may still finish its message.
-
-        Without key order, any receipt ever issued for the message may, even while it is leased
-        again. With key order, only the last one, and only until the message is delivered again.
-        """
-        if not self.settings.late_acks or offset in partition.prepared:
-            return False
-        if offset >= partition.high_watermark:
-            return False
-        if not self.settings.key_order:
-            return True
-        return offset in partition.waiting and partition.attempts_of(offset) == attempt
-
-    def _nack_past(self, receipt: str) -> Settled:
-        """Answer a nack after the lease: what is already back or done needs nothing more."""
-        try:
-            partition, offset, _ = self.find_message(receipt)
-        except GoQueueError as error:
-            return Settled(error)
-        if offset in partition.pending_letters:
-            return Settled(DeadLettering())
-        return Settled(StaleReceipt()) if offset in partition.prepared else SETTLED
-
-    def _reject_past(self, receipt: str) -> Settled:
-        try:
-            partition, offset, _ = self.find_message(receipt)
-        except GoQueueError as error:
-            return Settled(error)
-        if offset in partition.ledger.dead:
-            return SETTLED
-        return Settled(DeadLettering() if offset in partition.pending_letters else StaleReceipt())
-
-    def _find_late(self, receipt: str, now_ms: int) -> Late | None:
-        """Return the message of an expired lease, if it waits to be delivered again."""
-        if not self.settings.late_acks:
-            return None
-        self.expire(now_ms)  # The lease may have expired and not been processed yet.
-        late = self.late.find(receipt)
-        if late is None:
-            return None
-        number, offset = late.message
-        return late if offset in self._partitions[number].waiting else None
-
-    def _land(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> Sequence[int]:
+    def _end_leases(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> Sequence[int]:
         """Remove messages, often a whole lease, from those in flight; return their offsets."""
         self._leases.settle(lease, len(indexes))
         if self._tenants.known or self._tenants.idle:
@@ -275,41 +193,7 @@ class Settling:
         for event in events:
             self._partitions[lease.partition].note_lease(event)
 
-    def _refusal(self, receipt: str) -> GoQueueError:
-        """Return the error for a receipt that belongs to no live lease."""
-        try:
-            self.find_message(receipt)
-        except GoQueueError as error:
-            return error
-        return StaleReceipt()
-
-    def _find_revivable(self, receipt: str, now_ms: int) -> Late | None:
-        # With key order, a returned message may have others of its key before it.
-        late = None if self.settings.key_order else self._find_late(receipt, now_ms)
-        return late if late is not None and self._limits.room_for(late.lease.consumer) else None
-
-    def _revive(self, late: Late, until_ms: int) -> None:
-        """Renew an expired lease whose message has not been delivered since."""
-        lease, index = late
-        number, offset = late.message
-        self.late.drop((late.message,))
-        partition = self._partitions[number]
-        partition.take_waiting(offset)
-        partition.in_flight[lease.lanes[index]] += 1
-        self._leases.revive(lease, index, until_ms)
-        # The last counted delivery continues, so it no longer counts as a failed attempt.
-        retry = partition.ledger.retries[offset]
-        partition.record(Retried([(offset, retry._replace(attempts=retry.attempts - 1))]))
-        self._note_lease(lease, *lease.events(None))
-        former = None if lease.tenants is None else lease.tenants[index]
-        if lease.tenants is not None and former is not None:
-            # The tenant may have been dropped and created anew in the meantime.
-            tenant = lease.tenants[index] = self._tenants.of(former.key)
-            self._tenants.hand_out(tenant, is_in_turn=False)
-
-    def expire(self, now_ms: int) -> int:
-        """Take back every message whose lease has expired; return their number."""
-        return self.take_expired(self._leases.expired(now_ms), now_ms)
+    # Expiry and failure
 
     def take_expired(self, expired: Iterable[tuple[Lease, list[int]]], now_ms: int) -> int:
         """Take back these messages, whose leases have expired; return their number."""
@@ -322,20 +206,9 @@ class Settling:
         self._totals.leases_expired += count
         return count
 
-    def note_dead_lettered(
-        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
-    ) -> None:
-        """Mark these letters of one partition as durable in a dead-letter topic before `end`."""
-        letters = list(letters)
-        self._totals.dead_lettered += len(letters)
-        partition = self._partitions[letters[0].partition]
-        partition.note_dead_lettered(letters, now_ms, topic_id=topic_id, end=end)
-
-    def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
-        """Skip letters whose records no longer exist, so that nothing can be written."""
-        for letter in letters:
-            self._totals.skipped += 1
-            self._partitions[letter.partition].give_up(letter, now_ms)
+    def _expire(self, now_ms: int) -> int:
+        """Take back every message whose lease has expired; return their number."""
+        return self.take_expired(self._leases.expired(now_ms), now_ms)
 
     def take_back(self, lease: Lease, index: int) -> None:
         """End the lease of one message, which is then in no state until the caller decides."""
@@ -373,6 +246,137 @@ class Settling:
             key = partition.key_order.key_of(offset)
             partition.record(Retried([(offset, Retry(attempts, 0, key, lease.first_of(index)))]))
         return partition.dead_letter(offset, attempts, reason)
+
+    # Dead letters
+
+    def note_dead_lettered(
+        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
+    ) -> None:
+        """Mark these letters of one partition as durable in a dead-letter topic before `end`."""
+        letters = list(letters)
+        self._totals.dead_lettered += len(letters)
+        partition = self._partitions[letters[0].partition]
+        partition.note_dead_lettered(letters, now_ms, topic_id=topic_id, end=end)
+
+    def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
+        """Skip letters whose records no longer exist, so that nothing can be written."""
+        for letter in letters:
+            self._totals.skipped += 1
+            self._partitions[letter.partition].give_up(letter, now_ms)
+
+    # Receipts whose leases have expired, or do not exist here
+
+    def find_message(self, receipt: str) -> tuple[PartitionQueue, int, int]:
+        """Return the partition, offset and delivery attempt that a genuine receipt names."""
+        read = self._leases.receipts.read(receipt)
+        if read.partition >= len(self._partitions):
+            raise StaleReceipt()
+        return self._partitions[read.partition], read.offset, read.attempt
+
+    def has_issued(self, receipt: str) -> bool:
+        """Whether this is a receipt of this queue, live or not."""
+        try:
+            self._leases.receipts.read(receipt)
+        except InvalidReceipt:
+            return False
+        return True
+
+    def _refusal(self, receipt: str) -> GoQueueError:
+        """Return the error for a receipt that belongs to no live lease."""
+        try:
+            self.find_message(receipt)
+        except GoQueueError as error:
+            return error
+        return StaleReceipt()
+
+    def _ack_past(self, now_ms: int, receipt: str) -> Settled:
+        """Acknowledge a message whose lease has expired, where late acks are allowed."""
+        try:
+            partition, offset, attempt = self.find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        if self.settings.late_acks:
+            self._expire(now_ms)  # The lease may have expired and not been processed yet.
+        if partition.ledger.is_done(offset):
+            return Settled(StaleReceipt()) if offset in partition.ledger.dead else SETTLED
+        if offset in partition.pending_letters:
+            return Settled(DeadLettering())
+        if not self._may_end_late(partition, offset, attempt):
+            return Settled(StaleReceipt())
+        self.late.drop(((partition.number, offset),))
+        # If another consumer holds it, that lease ends normally and finds the message done.
+        partition.withdraw(offset)
+        self._totals.acked += 1
+        partition.finish((offset,), Finish.ACKED, now_ms)
+        return SETTLED
+
+    def _may_end_late(self, partition: PartitionQueue, offset: int, attempt: int) -> bool:
+        """Whether a receipt whose lease has expired may still finish its message.
+
+        Without key order, any receipt ever issued for the message may, even while it is leased
+        again. With key order, only the last one, and only until the message is delivered again.
+        """
+        if not self.settings.late_acks or offset in partition.prepared:
+            return False
+        if offset >= partition.high_watermark:
+            return False
+        if not self.settings.key_order:
+            return True
+        return offset in partition.waiting and partition.attempts_of(offset) == attempt
+
+    def _nack_past(self, receipt: str) -> Settled:
+        """Answer a nack after the lease: what is already back or done needs nothing more."""
+        try:
+            partition, offset, _ = self.find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        if offset in partition.pending_letters:
+            return Settled(DeadLettering())
+        return Settled(StaleReceipt()) if offset in partition.prepared else SETTLED
+
+    def _reject_past(self, receipt: str) -> Settled:
+        try:
+            partition, offset, _ = self.find_message(receipt)
+        except GoQueueError as error:
+            return Settled(error)
+        if offset in partition.ledger.dead:
+            return SETTLED
+        return Settled(DeadLettering() if offset in partition.pending_letters else StaleReceipt())
+
+    def _find_revivable(self, receipt: str, now_ms: int) -> Late | None:
+        # With key order, a returned message may have others of its key before it.
+        late = None if self.settings.key_order else self._find_late(receipt, now_ms)
+        return late if late is not None and self._limits.room_for(late.lease.consumer) else None
+
+    def _find_late(self, receipt: str, now_ms: int) -> Late | None:
+        """Return the message of an expired lease, if it waits to be delivered again."""
+        if not self.settings.late_acks:
+            return None
+        self._expire(now_ms)  # The lease may have expired and not been processed yet.
+        late = self.late.find(receipt)
+        if late is None:
+            return None
+        number, offset = late.message
+        return late if offset in self._partitions[number].waiting else None
+
+    def _revive(self, late: Late, until_ms: int) -> None:
+        """Renew an expired lease whose message has not been delivered since."""
+        lease, index = late
+        number, offset = late.message
+        self.late.drop((late.message,))
+        partition = self._partitions[number]
+        partition.take_waiting(offset)
+        partition.in_flight[lease.lanes[index]] += 1
+        self._leases.revive(lease, index, until_ms)
+        # The last counted delivery continues, so it no longer counts as a failed attempt.
+        retry = partition.ledger.retries[offset]
+        partition.record(Retried([(offset, retry._replace(attempts=retry.attempts - 1))]))
+        self._note_lease(lease, *lease.events(None))
+        former = None if lease.tenants is None else lease.tenants[index]
+        if lease.tenants is not None and former is not None:
+            # The tenant may have been dropped and created anew in the meantime.
+            tenant = lease.tenants[index] = self._tenants.of(former.key)
+            self._tenants.hand_out(tenant, is_in_turn=False)
 
 
 class Late(NamedTuple):
