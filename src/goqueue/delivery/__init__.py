@@ -9,7 +9,7 @@ A `Queue` is one group's state of one topic, and a delivery has three steps:
 
 - `queue.choose`: the order of lanes (`lanes`), of keys (`key_order`) and of tenants (`fairness`);
 - `queue.lease`: who holds which messages until when, with receipts (`leases`);
-- `queue.settling`: ack, nack, reject, extend, or expiry; `queue.transactions`: acks in transactions.
+- `queue.settling`: ack, nack, reject, extend, or expiry; in transactions, `queue.transactions`.
 
 A `PartitionQueue` has the state of one partition; its durable part is a `Ledger`, which replaying
 the events of the journal (`journal`) reproduces.

@@ -76,12 +76,12 @@ class Queue:
         self.settings = settings
         self.totals = Totals()
         self.partitions: list[PartitionQueue] = []
-        self.unacked = unacked if unacked is not None else Unacked()
-        self.limits = Limits(settings, self.unacked)
+        unacked = unacked if unacked is not None else Unacked()
+        self.limits = Limits(settings, unacked)
         self.outbox = Outbox()
         self.chooser = Chooser(lanes)
         self.fairness = FairShares(self.partitions, self.chooser)
-        self.leases = Leases(Receipts(number), self.unacked)
+        self.leases = Leases(Receipts(number), unacked)
         self.settling = Settling(
             self.partitions,
             self.leases,

@@ -371,7 +371,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert row.parked == states.count("parked")
             assert row.prepared == states.count("prepared")
             assert all(count >= 0 for count in row.lanes)
-        assert figures.in_flight == self.desk.queue.unacked.total
+        assert figures.in_flight == self.desk.queue.limits.unacked.total
 
     @precondition(lambda self: self.desk.random.random() < 0.05)
     @rule()

@@ -193,7 +193,7 @@ def test_what_nobody_has_seen_is_given_back_and_not_counted() -> None:
     one.queue.release(list(one.queue.leases), one.topic.now_ms)
     one.save()
     for _ in range(2):
-        assert [one.queue.unacked.total, *states(one, 3)] == [0, "ready", "ready", "ready"]
+        assert [one.queue.limits.unacked.total, *states(one, 3)] == [0, "ready", "ready", "ready"]
         one.open()
     assert [(each.offset, each.attempt) for each in one.receive()] == [(0, 1), (1, 1), (2, 1)]
 
@@ -516,7 +516,7 @@ def test_a_purge_finishes_everything_also_what_is_out() -> None:
     one.pass_time(one.settings.visibility_ms)
     one.open()
     assert one.offsets() == [10]
-    assert one.queue.unacked.total == 1
+    assert one.queue.limits.unacked.total == 1
 
 
 def test_a_group_may_start_with_what_comes_and_a_new_partition_is_read_from_its_start() -> None:
