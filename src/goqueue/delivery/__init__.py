@@ -2,14 +2,30 @@
 
 A log forgets by age, a queue by acknowledgement. This room owns that difference, so that
 `partition` stays a plain log. It holds no messages, only their delivery state, as ranges of
-offsets wherever possible. It performs no I/O: it returns the events and dead letters that the
+offsets wherever possible. It performs no I/O: it collects the events and dead letters that the
 caller has to write.
+
+A `Queue` is one group's state of one topic, and a delivery has three steps:
+
+- `queue.choose`: the order of lanes (`lanes`), of keys (`key_order`) and of tenants (`fairness`);
+- `queue.lease`: who holds which messages until when, with receipts (`leases`);
+- `queue.settling`: ack, nack, reject, extend, or expiry; in transactions, `queue.transactions`.
+
+A `PartitionQueue` has the state of one partition; its durable part is a `Ledger`, which replaying
+the events of the journal (`journal`) reproduces.
 """
 
-from goqueue.delivery.arrivals import Arrivals
-from goqueue.delivery.choosing import MIXED, Pick
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
 from goqueue.delivery.grants import Shifted
+from goqueue.delivery.inspection import (
+    PEEK_MESSAGES_MAX,
+    LaneStats,
+    MessageState,
+    PartitionStats,
+    QueueStats,
+    peek,
+    stats,
+)
 from goqueue.delivery.journal import (
     LedgerKey,
     decode_events,
@@ -18,16 +34,26 @@ from goqueue.delivery.journal import (
     encode_key,
 )
 from goqueue.delivery.lanes import (
-    LANE_COUNT,
-    LANE_NAMES,
+    MIXED,
     NO_LANE,
     NORMAL,
+    Arrivals,
     LaneIndex,
     LaneState,
+    Pick,
+    Run,
 )
-from goqueue.delivery.leased_runs import SETTLED, LeasedRun, Preparation, Run, Settled
-from goqueue.delivery.leases import Delivery, Lease, Unacked
+from goqueue.delivery.leases import (
+    HEAD_LENGTH,
+    TAILS,
+    Delivery,
+    Lease,
+    Unacked,
+    check_receipt,
+    queue_tag,
+)
 from goqueue.delivery.ledger import (
+    DeadLetter,
     DeadLettered,
     DeadLetterIntent,
     Done,
@@ -41,12 +67,12 @@ from goqueue.delivery.ledger import (
     Prepared,
     Sealed,
 )
-from goqueue.delivery.looking import PEEK_MESSAGES_MAX, peek, stats
-from goqueue.delivery.partition_queue import DeadLetter
-from goqueue.delivery.queue import Queue
-from goqueue.delivery.receipts import HEAD_LENGTH, TAILS, check_receipt, queue_tag
+from goqueue.delivery.partition_queue import PartitionLog
+from goqueue.delivery.queue import LeasedRun, Queue
 from goqueue.delivery.settings import (
     DELAY_MS_MAX,
+    LANE_COUNT,
+    LANE_NAMES,
     RECEIVE_MESSAGES_MAX,
     VISIBILITY_MS_MAX,
     LaneSettings,
@@ -54,7 +80,8 @@ from goqueue.delivery.settings import (
     change_queue_settings,
     check_queue_settings,
 )
-from goqueue.delivery.views import LaneStats, MessageState, PartitionStats, QueueStats, Totals
+from goqueue.delivery.settling import SETTLED, Settled, Totals
+from goqueue.delivery.transactions import Preparation
 
 __all__ = [
     "DELAY_MS_MAX",
@@ -92,6 +119,7 @@ __all__ = [
     "LedgerKey",
     "MessageState",
     "Moved",
+    "PartitionLog",
     "PartitionStats",
     "PendingLetter",
     "Pick",

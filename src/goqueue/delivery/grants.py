@@ -37,7 +37,7 @@ class Extended:
 
     serial: int
     until_ms: int
-    places: list[Range]
+    positions: list[Range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Voided:
     """These positions of a lease are not in flight, though their messages got no new state."""
 
     serial: int
-    places: list[Range]
+    positions: list[Range]
     offsets: tuple[int, ...] = field(default=(), compare=False)  # for observers; not journaled
 
 
@@ -73,14 +73,14 @@ class Grant:
         self.out = bytearray(b"\x01") * len(event.offsets)
 
     def extend(self, event: Extended) -> None:
-        if not event.places:
+        if not event.positions:
             self.until_ms, self.untils = event.until_ms, None
             return
         if self.untils is None:
             self.untils = array("q", (self.until_ms,)) * len(self.out)
-        for place in _places(event.places, len(self.out)):
-            self.untils[place] = event.until_ms
-            self.out[place] = 1
+        for position in _positions(event.positions, len(self.out)):
+            self.untils[position] = event.until_ms
+            self.out[position] = 1
 
     def shift(self, shift_ms: int) -> None:
         self.granted_ms += shift_ms
@@ -91,9 +91,9 @@ class Grant:
     def keep(self, is_out: IsOut) -> bool:
         """Clear what is no longer in flight; return whether anything is left."""
         event = self.event
-        for place, offset in enumerate(event.offsets):
-            if self.out[place] and not is_out(offset, event.attempts[place]):
-                self.out[place] = 0
+        for position, offset in enumerate(event.offsets):
+            if self.out[position] and not is_out(offset, event.attempts[position]):
+                self.out[position] = 0
         return any(self.out)
 
 
@@ -129,8 +129,8 @@ class Grants:
         elif isinstance(event, Extended):
             known.extend(event)
         else:
-            for place in _places(event.places, len(known.out)):
-                known.out[place] = 0
+            for position in _positions(event.positions, len(known.out)):
+                known.out[position] = 0
 
     def keep(self, is_out: IsOut) -> None:
         """Drop the leases that have nothing in flight any more."""
@@ -141,9 +141,9 @@ class Grants:
     def void_from(self, offset: int) -> None:
         """Void messages from an offset on, because they are delivered again."""
         for grant in self._by_serial.values():
-            for place, one in enumerate(grant.event.offsets):
+            for position, one in enumerate(grant.event.offsets):
                 if one >= offset:
-                    grant.out[place] = 0
+                    grant.out[position] = 0
 
     def clear(self) -> None:
         self._by_serial = {}
@@ -186,29 +186,30 @@ def lease_events(
         events.append(Voided(granted.serial, _runs_of(out, 0)))
     if untils is not None:
         by_time: dict[int, list[int]] = {}
-        for place, until in enumerate(untils):
-            if out[place]:
-                by_time.setdefault(until, []).append(place)
+        for position, until in enumerate(untils):
+            if out[position]:
+                by_time.setdefault(until, []).append(position)
         events += [
-            Extended(granted.serial, until, _ranges(places)) for until, places in by_time.items()
+            Extended(granted.serial, until, _ranges(positions))
+            for until, positions in by_time.items()
         ]
     return events
 
 
-def _places(ranges: Iterable[Range], count: int) -> Iterable[int]:
+def _positions(ranges: Iterable[Range], count: int) -> Iterable[int]:
     for first, end in ranges:
         yield from range(max(0, first), min(end, count))
 
 
 def _runs_of(out: bytearray, value: int) -> list[Range]:
-    return _ranges([place for place, one in enumerate(out) if one == value])
+    return _ranges([position for position, one in enumerate(out) if one == value])
 
 
-def _ranges(places: list[int]) -> list[Range]:
+def _ranges(positions: list[int]) -> list[Range]:
     ranges: list[Range] = []
-    for place in places:
-        if ranges and ranges[-1][1] == place:
-            ranges[-1] = (ranges[-1][0], place + 1)
+    for position in positions:
+        if ranges and ranges[-1][1] == position:
+            ranges[-1] = (ranges[-1][0], position + 1)
         else:
-            ranges.append((place, place + 1))
+            ranges.append((position, position + 1))
     return ranges

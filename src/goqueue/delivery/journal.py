@@ -1,4 +1,4 @@
-"""The encoding of ledger events in the delivery journal.
+"""The delivery journal: the events that a queue wants written, and their encoding.
 
 A record's key names the ledger (group, topic, partition), its value holds one or more events. All
 numbers are variable-length, and offsets are delta-encoded, so that acknowledging a thousand
@@ -21,6 +21,7 @@ from goqueue.delivery.grants import Extended, Granted, Shifted, Voided
 from goqueue.delivery.ledger import (
     ATTEMPTS_MAX,
     Dead,
+    DeadLetter,
     DeadLettered,
     DeadLetterIntent,
     Done,
@@ -66,6 +67,26 @@ _GRANTED, _EXTENDED, _VOIDED, _SHIFTED, _SEALED, _DEAD = 27, 28, 29, 30, 31, 32
 _ALL_FIRST, _HAS_KEYS = 1, 2  # flags of a grant: all are first deliveries; keys are given
 _FINISHES = frozenset(Finish)
 _VARINT_BYTES_MAX = 10
+
+
+class Outbox:
+    """What the owner of a queue has to write: events for the journal, and dead letters."""
+
+    __slots__ = ("dead_letters", "events")
+
+    def __init__(self) -> None:
+        self.events: dict[int, list[Event]] = {}  # by partition, in order
+        self.dead_letters: list[DeadLetter] = []
+
+    def take_events(self) -> list[tuple[int, list[Event]]]:
+        """Return the events of each partition since the last call, in order."""
+        events, self.events = self.events, {}
+        return list(events.items())
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        """Return the messages that became dead letters since the last call."""
+        letters, self.dead_letters = self.dead_letters, []
+        return letters
 
 
 class LedgerKey(NamedTuple):
@@ -139,10 +160,10 @@ def _encode(event: Event, parts: list[bytes]) -> None:
         _encode_granted(event, parts)
     elif isinstance(event, Extended):
         parts += (bytes((_EXTENDED,)), varint(event.serial), varint(event.until_ms))
-        _encode_ranges(event.places, parts)
+        _encode_ranges(event.positions, parts)
     elif isinstance(event, Voided):
         parts += (bytes((_VOIDED,)), varint(event.serial))
-        _encode_ranges(event.places, parts)
+        _encode_ranges(event.positions, parts)
     elif isinstance(event, Shifted):
         parts += (bytes((_SHIFTED,)), varint(event.shift_ms))
     elif isinstance(event, Dead):
@@ -287,9 +308,9 @@ class _Reader:
 
     def number(self) -> int:
         value = 0
-        for place in range(_VARINT_BYTES_MAX):
+        for position in range(_VARINT_BYTES_MAX):
             byte = self.byte()
-            value |= (byte & 0x7F) << 7 * place
+            value |= (byte & 0x7F) << 7 * position
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
         raise CorruptDeliveryState("A number in the delivery journal is longer than 64 bits.")

@@ -1,21 +1,50 @@
-"""Leases: which messages are in flight, with which consumer, and until when.
+"""Leases: which messages are in flight, with which consumer, until when, and their receipts.
 
 There is one lease per receive call and partition, whatever its number of messages, with one entry
 in the expiry heap. A message that is extended individually gets its own expiry time inside its
 lease, so that its receipt stays valid.
+
+A receipt proves which message a consumer was given, in which delivery, and is opaque to its holder.
+Its head names the queue, the partition and the lease, and the first offset and message count of the
+lease; its tail identifies the message in it. So a receipt identifies its message by itself, even
+when its lease has ended or another node owns the queue.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
+from binascii import Error as BinasciiError
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import NamedTuple
 
 from goqueue.delivery.fairness import Tenant
 from goqueue.delivery.grants import Grant, Granted, LeaseEvent, lease_events
-from goqueue.delivery.receipts import HEAD_LENGTH, SERIAL_MAX, TAIL_BYTES, Receipts, place_in
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX, QueueSettings
+from goqueue.model.errors import InvalidReceipt
+
+SECRET_BYTES = 16
+SERIAL_MAX = (1 << 48) - 1
+
+_RUN, _SCATTERED = 3, 4  # the version, which also determines the form of the tails
+# The bytes of a head and of a scattered tail without their codes.
+_HEAD_SAYS, _TAIL_SAYS = 22, 12
+# All are multiples of three bytes, so that their base64 texts can be joined without padding.
+_HEAD_BYTES = _HEAD_SAYS + 8
+_RUN_TAIL_BYTES = 3
+_SCATTERED_TAIL_BYTES = _TAIL_SAYS + 9
+HEAD_LENGTH = _HEAD_BYTES * 4 // 3
+_LENGTHS = {
+    HEAD_LENGTH + _RUN_TAIL_BYTES * 4 // 3: _RUN,
+    HEAD_LENGTH + _SCATTERED_TAIL_BYTES * 4 // 3: _SCATTERED,
+}
+_POSITION_LENGTH = 4  # every tail starts with the position in the lease
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/!!!")  # characters that are never written are refused
 
 
 class Delivery(NamedTuple):
@@ -30,24 +59,58 @@ class Delivery(NamedTuple):
     first_ms: int  # when the message was first delivered, as far as recorded
 
 
-@dataclass(slots=True, eq=False)
 class Lease:
-    id: int  # serial number, unique among the queue's leases on all nodes
-    head: str  # common prefix of its receipts
-    tails: Sequence[str]  # suffix of each receipt
-    consumer: str
-    partition: int
-    offsets: Sequence[int]
-    attempts: Sequence[int]
-    lanes: bytes
-    until_ms: int
-    out: bytearray  # 1 while the message is with the consumer
-    out_count: int
-    wake_ms: int  # when the expiry heap examines this lease
-    granted_ms: int
-    firsts_ms: Sequence[int] | None  # first delivery times, if any message was delivered before
-    untils: array[int] | None = None  # expiry per message, if they differ
-    tenants: list[Tenant | None] | None = None  # with fair shares between tenants
+    """Messages of one partition that one receive call was given, in delivery order."""
+
+    __slots__ = (
+        "attempts",
+        "consumer",
+        "firsts_ms",
+        "granted_ms",
+        "head",
+        "id",
+        "lanes",
+        "offsets",
+        "out",
+        "out_count",
+        "partition",
+        "tails",
+        "tenants",
+        "until_ms",
+        "untils",
+        "wake_ms",
+    )
+
+    def __init__(
+        self,
+        granted: Granted,
+        partition: int,
+        lanes: bytes,
+        *,
+        head: str,
+        tails: Sequence[str],
+        firsts_ms: Sequence[int] | None = None,
+    ) -> None:
+        """`head` and `tails` form the receipts.
+
+        `firsts_ms` are the times of first delivery, if any message was delivered before.
+        """
+        self.id = granted.serial  # unique among the queue's leases on all nodes
+        self.consumer = granted.consumer
+        self.partition = partition
+        self.offsets = granted.offsets
+        self.attempts = granted.attempts
+        self.lanes = lanes
+        self.firsts_ms = firsts_ms
+        self.head = head
+        self.tails = tails
+        self.granted_ms = granted.granted_ms
+        self.until_ms = granted.until_ms
+        self.untils: array[int] | None = None  # expiry per message, if they differ
+        self.wake_ms = granted.until_ms  # when the expiry heap examines this lease
+        self.out_count = count = len(granted.offsets)
+        self.out = bytearray(b"\x01") * count  # 1 while the message is with the consumer
+        self.tenants: list[Tenant | None] | None = None  # with fair shares between tenants
 
     def delivery(self, index: int) -> Delivery:
         """Return one of its messages as the consumer sees it."""
@@ -61,11 +124,11 @@ class Lease:
             self.first_of(index),
         )
 
-    def tails_at(self, places: slice) -> list[bytes]:
+    def tails_at(self, positions: slice) -> list[bytes]:
         """Return the suffixes of these receipts as bytes; nearly all leases share one table."""
         if len(self.tails[0]) == len(TAIL_BYTES[0]):
-            return TAIL_BYTES[places]
-        return [tail.encode() for tail in self.tails[places]]
+            return TAIL_BYTES[positions]
+        return [tail.encode() for tail in self.tails[positions]]
 
     def first_of(self, index: int) -> int:
         return self.granted_ms if self.firsts_ms is None else self.firsts_ms[index]
@@ -73,9 +136,9 @@ class Lease:
     def until_of(self, index: int) -> int:
         return self.until_ms if self.untils is None else self.untils[index]
 
-    def granted(self, keys: Sequence[int] | None) -> Granted:
-        """Return the event that created it; `keys` are its messages' keys, with key order."""
-        return Granted(
+    def events(self, keys: Sequence[int] | None) -> list[LeaseEvent]:
+        """Return the events that describe its state; `keys` are those of its messages, if any."""
+        granted = Granted(
             self.id,
             self.consumer,
             self.granted_ms,
@@ -84,12 +147,7 @@ class Lease:
             self.attempts,
             keys,
         )
-
-    def events(self, keys: Sequence[int] | None) -> list[LeaseEvent]:
-        """Return the events that describe its whole state."""
-        return lease_events(
-            self.granted(keys), self.granted_ms, self.out, self.until_ms, self.untils
-        )
+        return lease_events(granted, self.granted_ms, self.out, self.until_ms, self.untils)
 
     def outstanding(self) -> Iterator[int]:
         """Yield the indexes of the messages that are still in flight."""
@@ -118,14 +176,32 @@ class Unacked:
         return self.by_consumer.get(consumer, 0)
 
 
+class Limits:
+    """The limits of a queue, and what counts against them."""
+
+    __slots__ = ("pending_letters", "retrying", "settings", "unacked")
+
+    def __init__(self, settings: QueueSettings, unacked: Unacked) -> None:
+        self.settings = settings
+        self.unacked = unacked
+        self.retrying = 0  # waiting messages that were delivered before
+        self.pending_letters = 0  # messages on their way to the dead-letter topic
+
+    def room_for(self, consumer: str) -> int:
+        """How many more messages the consumer may hold."""
+        settings, unacked = self.settings, self.unacked
+        group_room = settings.unacked_max - unacked.total - self.pending_letters
+        return max(0, min(group_room, settings.consumer_unacked_max - unacked.of(consumer)))
+
+
 class Leases:
     """The live leases of one queue."""
 
-    __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_receipts", "_unacked", "count")
+    __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_unacked", "count", "receipts")
 
     def __init__(self, receipts: Receipts, unacked: Unacked) -> None:
         self.count = 0  # messages in flight
-        self._receipts = receipts
+        self.receipts = receipts
         self._unacked = unacked
         self._live: dict[int, Lease] = {}
         self._by_head: dict[str, Lease] = {}
@@ -144,67 +220,44 @@ class Leases:
         lanes: bytes,
         *,
         now_ms: int,
-        firsts_ms: Sequence[int] | None,
         until_ms: int,
-    ) -> Lease:
+        firsts_ms: Sequence[int] | None = None,
+        keys: Sequence[int] | None = None,
+    ) -> tuple[Lease, Granted]:
+        """Lease messages to a consumer; return the lease, and its event for the journal."""
         # Serials continue from the clock, so that one lost in a power failure is not reused.
-        self._last_id = min(max(self._last_id + 1, now_ms), SERIAL_MAX)
+        serial = self._last_id = min(max(self._last_id + 1, now_ms), SERIAL_MAX)
         offsets = _as_run(offsets)
         if not isinstance(offsets, range):
             offsets = array("q", offsets)
         if not isinstance(attempts, bytes):
             attempts = array("H", attempts)
-        head, tails = self._receipts.write(partition, self._last_id, offsets, attempts)
-        count = len(offsets)
-        lease = Lease(
-            self._last_id,
-            head,
-            tails,
-            consumer,
-            partition,
-            offsets,
-            attempts,
-            lanes,
-            until_ms,
-            bytearray(b"\x01") * count,
-            count,
-            until_ms,
-            now_ms,
-            firsts_ms,
-        )
+        head, tails = self.receipts.write(partition, serial, offsets, attempts)
+        granted = Granted(serial, consumer, now_ms, until_ms, offsets, attempts, keys)
+        lease = Lease(granted, partition, lanes, head=head, tails=tails, firsts_ms=firsts_ms)
         self._hold(lease)
-        return lease
+        return lease, granted
 
     def resume(
         self, grant: Grant, partition: int, lanes: bytes, firsts_ms: Sequence[int] | None
-    ) -> Lease:
+    ) -> None:
         """Restore a lease that a previous owner of the queue granted."""
         event = grant.event
-        self.go_on_from(event.serial)
-        head, tails = self._receipts.write(partition, event.serial, event.offsets, event.attempts)
-        lease = Lease(
-            event.serial,
-            head,
-            tails,
-            event.consumer,
-            partition,
-            event.offsets,
-            event.attempts,
-            lanes,
-            grant.until_ms,
-            grant.out,
-            grant.out.count(1),
-            grant.until_ms,
+        self.skip_serials_to(event.serial)
+        head, tails = self.receipts.write(partition, event.serial, event.offsets, event.attempts)
+        lease = Lease(event, partition, lanes, head=head, tails=tails, firsts_ms=firsts_ms)
+        lease.granted_ms, lease.until_ms, lease.untils = (
             grant.granted_ms,
-            firsts_ms,
+            grant.until_ms,
             grant.untils,
         )
-        if lease.untils is not None:
-            lease.wake_ms = min(lease.untils[one] for one in lease.outstanding())
+        lease.out, lease.out_count = grant.out, grant.out.count(1)
+        lease.wake_ms = grant.until_ms
+        if grant.untils is not None:
+            lease.wake_ms = min(grant.untils[one] for one in lease.outstanding())
         self._hold(lease)
-        return lease
 
-    def go_on_from(self, serial: int) -> None:
+    def skip_serials_to(self, serial: int) -> None:
         """Never assign this serial or a lower one again."""
         self._last_id = max(self._last_id, serial)
 
@@ -221,7 +274,7 @@ class Leases:
         if lease is None:
             return None
         tail = receipt[HEAD_LENGTH:]
-        index = place_in(tail)
+        index = position_in(tail)
         if not 0 <= index < len(lease.out) or not lease.out[index] or lease.tails[index] != tail:
             return None
         until_ms = lease.until_ms if lease.untils is None else lease.untils[index]
@@ -364,3 +417,135 @@ def _as_run(offsets: Sequence[int]) -> Sequence[int]:
         return offsets
     run = range(first, last + 1)
     return run if all(map(int.__eq__, offsets, run)) else offsets
+
+
+class Receipt(NamedTuple):
+    """The contents of a receipt, not authenticated; `Receipts.read` checks that."""
+
+    queue: int
+    partition: int
+    offset: int
+    attempt: int
+    serial: int
+
+
+def queue_tag(topic_id: bytes) -> int:
+    """Return a number that distinguishes the queues of a group, the same on every node."""
+    return int.from_bytes(blake2b(topic_id, digest_size=3).digest(), "big")
+
+
+class Receipts:
+    """Creates and authenticates the receipts of one queue.
+
+    A message authentication code, keyed with a secret of the queue that is stored in the delivery
+    journal, prevents forgery. A lease of contiguous offsets that are all delivered for the first
+    time has one code, in its head. In any other lease every tail names its offset and has its own
+    code, because nothing else defines which offsets belong to the lease.
+
+    Creating and checking receipts costs time per message, so a lease encodes its head once, tails
+    come from a table, and a receipt of a live lease is never decoded: its head is looked up as it
+    is.
+    """
+
+    __slots__ = ("_queue", "secret")
+
+    def __init__(self, queue: int, secret: bytes = b"") -> None:
+        self._queue = queue.to_bytes(3, "big")
+        self.secret = secret
+
+    def write(
+        self, partition: int, serial: int, offsets: Sequence[int], attempts: Sequence[int]
+    ) -> tuple[str, Sequence[str]]:
+        """Return the head and the tails of a lease's receipts."""
+        count = len(offsets)
+        is_run = isinstance(offsets, range) and attempts.count(1) == count
+        base = offsets[0] if is_run else min(offsets)
+        head = b"%c%b%b%b%b%b" % (
+            _RUN if is_run else _SCATTERED,
+            partition.to_bytes(3, "big"),
+            self._queue,
+            base.to_bytes(7, "big"),
+            count.to_bytes(2, "big"),
+            serial.to_bytes(6, "big"),
+        )
+        text = _text(head + self._code(head, 8))
+        if is_run:
+            return text, TAILS[:count]
+        return text, [
+            self._scattered(head, position, offset - base, attempt)
+            for position, (offset, attempt) in enumerate(zip(offsets, attempts, strict=True))
+        ]
+
+    def _scattered(self, head: bytes, position: int, distance: int, attempt: int) -> str:
+        tail = b"\x00%b%b%b" % (
+            position.to_bytes(2, "big"),
+            distance.to_bytes(7, "big"),
+            attempt.to_bytes(2, "big"),
+        )
+        return _text(tail + self._code(head + tail, 9))
+
+    def read(self, text: str) -> Receipt:
+        """Return the contents of a receipt of this queue; raise `InvalidReceipt` for others."""
+        packed = _unpack(text)
+        head, tail = packed[:_HEAD_SAYS], packed[_HEAD_BYTES:]
+        is_genuine = compare_digest(self._code(head, 8), packed[_HEAD_SAYS:_HEAD_BYTES])
+        if head[0] == _SCATTERED:
+            code = self._code(head + tail[:_TAIL_SAYS], 9)
+            is_genuine &= compare_digest(code, tail[_TAIL_SAYS:])
+        receipt, count = _parse(packed)
+        position = int.from_bytes(tail[:3], "big")
+        if not is_genuine or position >= count or head[4:7] != self._queue:
+            raise InvalidReceipt("this queue has not issued it")
+        return receipt
+
+    def _code(self, data: bytes, size: int) -> bytes:
+        return blake2b(data, key=self.secret, digest_size=size).digest()
+
+
+def check_receipt(text: str) -> Receipt:
+    """Return the contents of a well-formed receipt, without authenticating it."""
+    return _parse(_unpack(text))[0]
+
+
+def position_in(tail: str) -> int:
+    """Return the position in the lease that a tail names; -1 if it is not a tail."""
+    return POSITIONS.get(tail[:_POSITION_LENGTH], -1)
+
+
+def _unpack(text: str) -> bytes:
+    form = _LENGTHS.get(len(text))
+    if form is None:
+        raise InvalidReceipt("it has the wrong length")
+    try:
+        packed = a2b_base64(text.encode("ascii").translate(_FROM_URL), strict_mode=True)
+    except (BinasciiError, UnicodeEncodeError):
+        raise InvalidReceipt("it contains characters that receipts do not have") from None
+    if packed[0] != form:
+        raise InvalidReceipt("its format is not known here")
+    return packed
+
+
+def _parse(packed: bytes) -> tuple[Receipt, int]:
+    """Return the contents, and the number of messages of the lease."""
+    partition = int.from_bytes(packed[1:4], "big")
+    queue = int.from_bytes(packed[4:7], "big")
+    base = int.from_bytes(packed[7:14], "big")
+    count = int.from_bytes(packed[14:16], "big")
+    serial = int.from_bytes(packed[16:22], "big")
+    tail = packed[_HEAD_BYTES:]
+    if packed[0] == _RUN:
+        offset, attempt = base + int.from_bytes(tail, "big"), 1
+    else:
+        offset = base + int.from_bytes(tail[3:10], "big")
+        attempt = int.from_bytes(tail[10:12], "big")
+    return Receipt(queue, partition, offset, attempt, serial), count
+
+
+def _text(packed: bytes) -> str:
+    return b2a_base64(packed, newline=False).translate(_TO_URL).decode()
+
+
+# Tails by position and positions by tail; a lease holds at most what one call may receive.
+TAILS = tuple(_text(position.to_bytes(3, "big")) for position in range(RECEIVE_MESSAGES_MAX))
+TAIL_BYTES = [tail.encode() for tail in TAILS]
+POSITIONS = {tail: position for position, tail in enumerate(TAILS)}

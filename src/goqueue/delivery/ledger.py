@@ -67,6 +67,16 @@ class PendingLetter(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DeadLetter:
+    """A message to be written to the dead-letter topic and then reported as dead-lettered."""
+
+    partition: int
+    offset: int
+    attempts: int
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetterIntent:
     """These messages are about to be written to a dead-letter topic, as one batch of a producer.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from goqueue.delivery.arrivals import Arrivals
 from goqueue.delivery.grants import LeaseEvent
 from goqueue.delivery.initial_delays import InitialDelays
-from goqueue.delivery.key_lines import KeyLines
-from goqueue.delivery.key_runs import KeyRuns
-from goqueue.delivery.lanes import LANE_COUNT, NORMAL, LaneIndex
-from goqueue.delivery.leases import Unacked
+from goqueue.delivery.journal import Outbox
+from goqueue.delivery.key_order import KeyBatches, KeyOrder
+from goqueue.delivery.lanes import Arrivals, Chooser, LaneIndex, Rates
+from goqueue.delivery.leases import Limits
 from goqueue.delivery.ledger import (
+    DeadLetter,
     DeadLettered,
     Done,
     Ended,
@@ -27,35 +26,21 @@ from goqueue.delivery.ledger import (
     Rewound,
 )
 from goqueue.delivery.ranges import ranges_of
-from goqueue.delivery.rates import Rates
-from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
+from goqueue.delivery.settings import LANE_COUNT
 
 # Consumer of messages whose ack belongs to an open transaction: no consumer holds them any more.
 NOBODY = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeadLetter:
-    """A message to be written to the dead-letter topic and then reported as dead-lettered."""
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """The log of a partition, as a queue finds it when it is opened."""
 
-    partition: int
-    offset: int
-    attempts: int
-    reason: str
-
-
-@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
-def _all_normal(count: int) -> bytes:
-    """Return the lanes of `count` messages in the normal lane; leases of the same size share it."""
-    return bytes((NORMAL,)) * count
-
-
-@dataclass(slots=True)
-class Burden:
-    """Retries and pending dead letters of a queue, over all its partitions."""
-
-    retrying: int = 0
-    pending_letters: int = 0
+    index: LaneIndex
+    arrivals: Arrivals
+    start: int
+    end: int
+    high_watermark: int
 
 
 class PartitionQueue:
@@ -71,35 +56,31 @@ class PartitionQueue:
         self,
         number: int,
         ledger: Ledger,
-        index: LaneIndex,
-        arrivals: Arrivals,
-        burden: Burden,
-        unacked: Unacked,
+        log: PartitionLog,
+        chooser: Chooser,
+        limits: Limits,
+        outbox: Outbox,
         *,
-        log_start: int,
-        log_end: int,
-        high_watermark: int,
         now_ms: int,
-        has_key_batches: bool = False,
     ) -> None:
-        """With `has_key_batches`, one receive may take several messages of a key."""
+        """All partitions of a queue share its chooser, limits and outbox."""
         self.number = number
         self.ledger = ledger
-        self.index = index
-        self.arrivals = arrivals
-        self.log_start = log_start
-        self.high_watermark = high_watermark
-        self.lines: KeyLines | KeyRuns = KeyRuns() if has_key_batches else KeyLines()
+        self.index = log.index
+        self.arrivals = log.arrivals
+        self.log_start = log.start
+        self.high_watermark = log.high_watermark
+        self._chooser = chooser
+        self._limits = limits
+        self._outbox = outbox
+        self.key_order = self._new_key_order()
         self.waiting: dict[int, int] = {}
         self.retrying_count = 0  # how many of the waiting messages were delivered before
         self.prepared: dict[int, int] = {}
         # Messages that were in flight when the queue was opened, whatever their state now.
         self.resumed: set[int] = set()
         self.initial_delays: InitialDelays | None = None  # only with an initial delay
-        self._burden = burden
-        self._unacked = unacked
         self.pending_letters: dict[int, DeadLetter] = {}
-        self.events: list[Event] = []
         self.cursors = [0] * LANE_COUNT
         self.ready = [0] * LANE_COUNT
         self.in_flight = [0] * LANE_COUNT
@@ -107,7 +88,9 @@ class PartitionQueue:
         self.out_total = [0] * LANE_COUNT
         self.in_rates = Rates(LANE_COUNT)
         self.out_rates = Rates(LANE_COUNT)
-        self._open(log_end, now_ms)
+        self._open(log.end, now_ms)
+
+    # Opening
 
     def _open(self, log_end: int, now_ms: int) -> None:
         ledger = self.ledger
@@ -121,13 +104,13 @@ class PartitionQueue:
             # The log lost its tail in a crash, and new messages will have those offsets.
             still_open = list(ledger.done.gaps(min(ledger.floor, log_end), log_end))
             self.record(Rewound(log_end, still_open))
-        self._stand_at(ledger.floor, now_ms)
+        self._start_at(ledger.floor, now_ms)
         self.grants = ledger.grants.take(ledger.is_out)
         self._resume_leases()
         self._resume_prepared()
         self._resume_retries()
 
-    def _stand_at(self, offset: int, now_ms: int) -> None:
+    def _start_at(self, offset: int, now_ms: int) -> None:
         """Set every lane's cursor to one offset and count the ready messages from there on."""
         self.since_ms = now_ms
         self.cursors = [offset] * LANE_COUNT
@@ -136,7 +119,7 @@ class PartitionQueue:
             self._count_off(first, end)
         self._apart_until = 0
         self.resumed.clear()
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
 
     def _resume_leases(self) -> None:
         """Keep messages leased before a restart, and their keys, from being delivered again."""
@@ -147,8 +130,8 @@ class PartitionQueue:
                 self._set_apart(offset)
                 self.resumed.add(offset)
                 self.in_flight[self.index.lane_of(offset)] += 1
-                if keys is not None and not self.lines.enter(offset, keys[at]):
-                    self.lines.drop({offset})
+                if keys is not None and not self.key_order.enter(offset, keys[at]):
+                    self.key_order.drop({offset})
                 at = grant.out.find(1, at + 1)
 
     def _resume_prepared(self) -> None:
@@ -157,8 +140,8 @@ class PartitionQueue:
             for offset, retry in retries.items():
                 self._set_apart(offset)
                 self._hold((offset,), bytes((self.index.lane_of(offset),)))
-                if not self.lines.enter(offset, retry.key):
-                    self.lines.drop({offset})  # It must not become deliverable with its key.
+                if not self.key_order.enter(offset, retry.key):
+                    self.key_order.drop({offset})  # It must not become deliverable with its key.
 
     def _resume_retries(self) -> None:
         """Queue the retries from before a restart; the cursors, which start over, skip them."""
@@ -167,13 +150,8 @@ class PartitionQueue:
                 continue
             retry = self.ledger.retries[offset]
             self._set_apart(offset)
-            if self.lines.resume(offset, retry.key):
+            if self.key_order.resume(offset, retry.key):
                 self.wait(offset, retry.due_ms)
-
-    def set_key_batches(self, has_key_batches: bool) -> None:
-        """Let a receive take several messages of a key, or one; ignored while keys are in use."""
-        if self.lines.has_batches != has_key_batches and not self.lines.is_used:
-            self.lines = KeyRuns() if has_key_batches else KeyLines()
 
     def _set_apart(self, offset: int) -> None:
         self._apart_until = max(self._apart_until, offset + 1)
@@ -184,7 +162,7 @@ class PartitionQueue:
         for lane, count in enumerate(self.index.counts(first, end)):
             self.ready[lane] -= count
 
-    def _pass_at_floor(self) -> None:
+    def _skip_gaps_at_floor(self) -> None:
         """Advance the floor past offsets that hold no message."""
         ledger, index = self.ledger, self.index
         while index.has_gaps:
@@ -196,14 +174,29 @@ class PartitionQueue:
     def record(self, event: Event) -> None:
         """Apply an event to the ledger and queue it for the journal."""
         self.ledger.apply(event)
-        self._pass_at_floor()
-        last = self.events[-1] if self.events else None
+        self._skip_gaps_at_floor()
+        events = self._outbox.events.setdefault(self.number, [])
+        last = events[-1] if events else None
         if isinstance(event, Done) and isinstance(last, Done) and last.why == event.why:
             last.ranges.extend(event.ranges)
         elif isinstance(event, Retried) and isinstance(last, Retried):
             last.retries.extend(event.retries)
         else:
-            self.events.append(event)
+            events.append(event)
+
+    def note_lease(self, event: LeaseEvent) -> None:
+        """Queue a lease event for the journal; the ledger itself only tracks what remains."""
+        self._outbox.events.setdefault(self.number, []).append(event)
+
+    def configure(self) -> None:
+        """Follow changed settings; the kind of key order only changes while no key is in use."""
+        has_batches = self._limits.settings.key_batches
+        if self.key_order.has_batches != has_batches and not self.key_order.keys:
+            self.key_order = self._new_key_order()
+        self.refresh()
+
+    def _new_key_order(self) -> KeyOrder | KeyBatches:
+        return KeyBatches() if self._limits.settings.key_batches else KeyOrder()
 
     # Following the log
 
@@ -223,13 +216,16 @@ class PartitionQueue:
         for offset in self._apart(first, high_watermark):
             self._count_off(offset, offset + 1)
         self.high_watermark = high_watermark
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
 
-    def start_moved(self, log_start: int) -> list[int]:
-        """Drop what lies before `log_start`; return the offsets that this makes choosable."""
+    def start_moved(self, log_start: int, now_ms: int) -> None:
+        """Follow a new log start. Call this before the lane index drops the removed offsets."""
         self.log_start = max(self.log_start, log_start)
-        if log_start <= self.ledger.floor:
-            return []
+        if log_start > self.ledger.floor:
+            self._drop_before(log_start, now_ms)
+        self.refresh()
+
+    def _drop_before(self, log_start: int, now_ms: int) -> None:
         for lane in range(LANE_COUNT):
             cursor = self._cursor(lane)
             if cursor < log_start:
@@ -242,9 +238,9 @@ class PartitionQueue:
                 self.cursors[lane] = log_start
         self.ledger.apply(Moved(log_start))
         gone = {offset for offset in self.waiting if offset < log_start}
-        gone.update(offset for offset in self.lines.parked() if offset < log_start)
+        gone.update(offset for offset in self.key_order.parked() if offset < log_start)
         gone.update(self._let_go([offset for offset in self.prepared if offset < log_start]))
-        return self._drop(gone)
+        self.make_available(self._drop(gone), now_ms)
 
     def _apart(self, first: int, end: int) -> list[int]:
         """Return retries and the like from before a restart that no cursor has passed yet."""
@@ -312,10 +308,6 @@ class PartitionQueue:
     def _is_apart(self, offset: int) -> bool:
         return offset in self.ledger.retries or offset in self.prepared or offset in self.resumed
 
-    def is_fresh(self, offset: int) -> bool:
-        """Whether a message that is not done has, by the state here, never been chosen."""
-        return offset >= self._cursor(self.index.lane_of(offset)) and not self._is_apart(offset)
-
     def arrived_ms(self, offset: int) -> int:
         return max(self.since_ms, self.arrivals.arrived_ms(offset))
 
@@ -330,14 +322,8 @@ class PartitionQueue:
             self._count_retrying(self.retrying_count - 1)
 
     def _count_retrying(self, count: int) -> None:
-        self._burden.retrying += count - self.retrying_count
+        self._limits.retrying += count - self.retrying_count
         self.retrying_count = count
-
-    def lanes_of(self, offsets: Sequence[int]) -> bytes:
-        index = self.index
-        if index.is_plain:
-            return _all_normal(len(offsets))
-        return bytes(index.lane_of(offset) for offset in offsets)
 
     def attempts_of(self, offset: int) -> int:
         """How many deliveries of the message have failed."""
@@ -352,41 +338,69 @@ class PartitionQueue:
             for one in offsets
         ]
 
-    def note_lease(self, event: LeaseEvent) -> None:
-        """Queue a lease event for the journal; the ledger itself only tracks what remains."""
-        self.events.append(event)
-
     def keys_of(self, offsets: Sequence[int]) -> list[int] | None:
         """Return the keys of leased messages if key order is in use."""
-        lines = self.lines
-        return [lines.key_of(one) for one in offsets] if lines.is_used else None
+        order = self.key_order
+        return [order.key_of(one) for one in offsets] if order.keys else None
+
+    # Availability
+
+    def make_available(self, offsets: Sequence[int], now_ms: int) -> None:
+        """Let these messages be chosen before all others; retries only when they are due."""
+        if not offsets:
+            return
+        retries, turns_ms = self.ledger.retries, dict.fromkeys(offsets, now_ms)
+        for offset in offsets:
+            if offset in retries:
+                turns_ms[offset] = max(now_ms, retries[offset].due_ms)
+        for offset, due_ms in self.key_order.in_turn(turns_ms).items():
+            if offset in self.waiting:
+                self.take_waiting(offset)  # Its due time may have changed.
+            self.wait(offset, due_ms)
+            self._chooser.queue_one(self.number, offset, due_ms)
+
+    def refresh(self) -> None:
+        """Update what the chooser knows of ready messages, after a change."""
+        is_blocked = self.key_order.parked_count >= self._limits.settings.parked_max
+        self._chooser.refresh(self, is_blocked=is_blocked)
 
     # Settling
 
-    def pass_fresh(self, offset: int) -> None:
-        """Uncount a message that is about to be done without ever having been chosen."""
-        if offset < self.high_watermark:
+    def withdraw(self, offset: int) -> None:
+        """Stop offering a message that is about to be done, unless it is in flight."""
+        if offset in self.waiting:
+            self.take_waiting(offset)
+        elif self._is_fresh(offset):
             self._count_off(offset, offset + 1)
 
-    def finish(self, offsets: Sequence[int], why: Finish) -> list[int]:
-        """Mark these messages as done; return the offsets that this makes choosable."""
+    def _is_fresh(self, offset: int) -> bool:
+        """Whether a message that is not done has, by the state here, never been chosen."""
+        cursor = self._cursor(self.index.lane_of(offset))
+        return cursor <= offset < self.high_watermark and not self._is_apart(offset)
+
+    def finish(self, offsets: Sequence[int], why: Finish, now_ms: int) -> None:
+        """Mark these messages as done."""
         if not isinstance(offsets, range):
             offsets = sorted(offsets)
         self.record(Done(why, ranges_of(offsets)))
-        return self._followers(offsets)
+        if self.key_order.keys:  # else no message waits for these to be done
+            self._release_keys(offsets, now_ms)
+            self.refresh()
 
-    def _followers(self, offsets: Sequence[int]) -> list[int]:
-        return self.lines.followers(offsets) if self.lines.is_used else []
+    def _release_keys(self, offsets: Sequence[int], now_ms: int) -> None:
+        self.make_available(self.key_order.followers(offsets), now_ms)
 
-    def retry(self, offset: int, retry: Retry) -> list[int]:
-        """Record a retry; return the offsets that may be chosen from their due times on."""
+    def retry(self, offset: int, retry: Retry) -> None:
+        """Take back a message that was not acknowledged, for redelivery from its due time on."""
         self.record(Retried([*self._before_in_key(offset), (offset, retry)], (offset,)))
-        return self.come_again(offset)
+        self.redeliver(offset, 0)
 
-    def come_again(self, offset: int) -> list[int]:
-        """Take back a message already recorded as a retry; return what `retry` returns."""
-        lines = self.lines
-        return lines.fail(offset) if isinstance(lines, KeyRuns) else [offset]
+    def redeliver(self, offset: int, now_ms: int) -> None:
+        """Make a message that was in flight available again; a retry when it is due."""
+        if self.ledger.is_done(offset):  # by retention, or by a late ack
+            self._release_keys((offset,), now_ms)
+        else:
+            self.make_available(self.key_order.fail(offset), now_ms)
 
     def _before_in_key(self, offset: int) -> list[tuple[int, Retry]]:
         """Return lower leased messages of its key that have no retry, to be recorded with it.
@@ -394,40 +408,43 @@ class PartitionQueue:
         After a restart the keys of retries are in the ledger, but those of other messages are only
         found when their records are read. Without this the later message could be delivered first.
         """
-        lines, ledger = self.lines, self.ledger
-        if not isinstance(lines, KeyRuns):
-            return []
-        key = lines.key_of(offset)
+        order, ledger = self.key_order, self.ledger
         return [
-            (one, Retry(0, 0, key))
-            for one in lines.out_before(offset)
+            (one, Retry(0, 0, order.key_of(offset)))
+            for one in order.out_before(offset)
             if one not in ledger.retries and one not in self.prepared and not ledger.is_done(one)
         ]
 
-    def make_dead_letter(self, offset: int, attempts: int, reason: str) -> DeadLetter:
+    def dead_letter(self, offset: int, attempts: int, reason: str) -> DeadLetter:
         """Queue the message for the dead-letter topic; it is done once it is written there."""
         letter = DeadLetter(self.number, offset, attempts, reason)
         self.pending_letters[offset] = letter
-        self._burden.pending_letters += 1
+        self._limits.pending_letters += 1
+        self._outbox.dead_letters.append(letter)
         return letter
 
-    def discard(self, letters: Iterable[DeadLetter], topic_id: bytes, end: int) -> list[int]:
-        """Mark letters in a dead-letter topic before `end` as done; return whom this frees."""
+    def note_dead_lettered(
+        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
+    ) -> None:
+        """Mark these letters as done, which are in a dead-letter topic before `end`."""
         offsets = sorted(self._leave_pending(letters))
         self.record(DeadLettered(ranges_of(offsets), topic_id, end))
-        return self._followers(offsets)
+        self._release_keys(offsets, now_ms)
+        self.refresh()
 
-    def give_up(self, letters: Iterable[DeadLetter]) -> list[int]:
-        """Finish letters whose records no longer exist; return the offsets that this frees."""
-        offsets = self._leave_pending(letters)
-        return self.finish(offsets, Finish.SKIPPED) if offsets else []
+    def give_up(self, letter: DeadLetter, now_ms: int) -> None:
+        """Finish a letter whose record no longer exists, so that nothing can be written."""
+        offsets = self._leave_pending((letter,))
+        if offsets:
+            self.finish(offsets, Finish.SKIPPED, now_ms)
+        self.refresh()
 
     def _leave_pending(self, letters: Iterable[DeadLetter]) -> list[int]:
         """Remove pending letters; return their offsets, without those that a rewind recalled."""
         offsets = [one.offset for one in letters if self.pending_letters.get(one.offset) is one]
         for offset in offsets:
             del self.pending_letters[offset]
-        self._burden.pending_letters -= len(offsets)
+        self._limits.pending_letters -= len(offsets)
         return offsets
 
     # Transactions
@@ -437,13 +454,14 @@ class PartitionQueue:
         self.ledger.apply(event)
         self._hold([offset for offset, _ in event.retries], lanes)
 
-    def commit(self, producer_id: int) -> tuple[list[int], list[int]]:
-        """Commit a transaction; return the messages now done, and those now choosable."""
+    def commit(self, producer_id: int, now_ms: int) -> int:
+        """Finish what a transaction has acknowledged; return the number of messages."""
         offsets = sorted(self.ledger.prepared.get(producer_id, ()))
         self.ledger.apply(Ended(producer_id, is_commit=True))
-        self._pass_at_floor()
+        self._skip_gaps_at_floor()
         self._let_go(offsets)
-        return offsets, self._followers(offsets)
+        self._release_keys(offsets, now_ms)
+        return len(offsets)
 
     def abort(self, producer_id: int) -> dict[int, Retry]:
         """Abort a transaction; return the retries of its messages."""
@@ -456,25 +474,25 @@ class PartitionQueue:
         self.prepared.update(zip(offsets, lanes, strict=True))
         for lane in lanes:
             self.in_flight[lane] += 1
-        self._unacked.add(NOBODY, len(offsets))
+        self._limits.unacked.add(NOBODY, len(offsets))
 
     def _let_go(self, offsets: list[int]) -> list[int]:
         for offset in offsets:
             self.in_flight[self.prepared.pop(offset)] -= 1
-        self._unacked.add(NOBODY, -len(offsets))
+        self._limits.unacked.add(NOBODY, -len(offsets))
         return offsets
 
     # Rewinding and purging
 
-    def rewind(self, offset: int, leased: Iterable[int], now_ms: int) -> list[int]:
-        """Continue at `offset`, keeping what is in flight before it; return whom this frees.
+    def rewind(self, offset: int, leased: Iterable[int], now_ms: int) -> None:
+        """Continue at `offset`, keeping what is in flight before it.
 
         Messages from there on that a transaction has acknowledged are delivered again like any
         acknowledged message, and no longer belong to the transaction.
         """
         under_way = [
             *self.waiting,
-            *self.lines.parked(),
+            *self.key_order.parked(),
             *self.pending_letters,
             *self.prepared,
             *leased,
@@ -485,11 +503,12 @@ class PartitionQueue:
         self._leave_pending(
             [letter for one, letter in self.pending_letters.items() if one >= offset]
         )
-        gone.update(one for one in self.lines.held() if one >= offset)
+        gone.update(one for one in self.key_order.held() if one >= offset)
         self._let_go([one for one in self.prepared if one >= offset])
         followers = self._drop(gone)
-        self._stand_at(offset, now_ms)
-        return followers
+        self._start_at(offset, now_ms)
+        self.make_available(followers, now_ms)
+        self.refresh()
 
     def purge(self, end: int) -> None:
         """Finish everything before `end`, which is not below the high watermark.
@@ -501,13 +520,14 @@ class PartitionQueue:
         self.waiting.clear()
         self._count_retrying(0)
         self._leave_pending(list(self.pending_letters.values()))
-        self.lines = KeyRuns() if self.lines.has_batches else KeyLines()
+        self.key_order = self._new_key_order()
         self.cursors = [end] * LANE_COUNT
         self.ready = [0] * LANE_COUNT
+        self.refresh()
 
     def _drop(self, gone: set[int]) -> list[int]:
         for offset in gone & self.waiting.keys():
             del self.waiting[offset]
         retries = self.ledger.retries
         self._count_retrying(sum(1 for offset in self.waiting if offset in retries))
-        return self.lines.drop(gone)
+        return self.key_order.drop(gone)

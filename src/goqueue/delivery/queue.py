@@ -1,76 +1,246 @@
 """The queue: one group's delivery state of one topic.
 
 It decides which messages are delivered, tracks the leases of its consumers, and takes messages
-back. It holds offsets only, never a message. Changes that must be durable are collected as events
-per partition, which the caller takes with `take_events`. Messages that must move to the
-dead-letter topic are taken with `take_dead_letters`, and reported with `note_dead_lettered` once
-they are written there.
+back. It holds offsets only, never a message. What must be written, events for the journal and dead
+letters, is collected in its `outbox`, which the caller empties.
 
-A receive call has two steps, because messages are chosen by offset but their keys and expiry
-times are in the records: `choose`, then, with the records that were read, `lease`.
+A message goes through three steps. `choose` selects it by its offset; as its key and expiry time
+are in the record, the caller reads that and then calls `lease`; the consumer's answer, or the
+expiry of the lease, ends the delivery in `settling`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import chain, pairwise
+from random import Random
+from typing import NamedTuple
 
-from goqueue.delivery.choosing import Pick
-from goqueue.delivery.grants import Voided
-from goqueue.delivery.key_lines import key_number
-from goqueue.delivery.lanes import lane_counts
-from goqueue.delivery.leased_runs import SETTLED, Draft, LeasedRun, Preparation, Run, Settled
-from goqueue.delivery.leases import Lease
-from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Prepared, Retry
-from goqueue.delivery.partition_queue import PartitionQueue
-from goqueue.delivery.queue_fairness import QueueFairness
-from goqueue.delivery.queue_partitions import EXHAUSTED
-from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
-from goqueue.model.errors import GoQueueError, StaleReceipt
+from goqueue.delivery.fairness import ASIDE_MS, FairShares, Tenant
+from goqueue.delivery.grants import LeaseEvent, Voided
+from goqueue.delivery.initial_delays import InitialDelays
+from goqueue.delivery.journal import Outbox
+from goqueue.delivery.key_order import key_number
+from goqueue.delivery.lanes import Chooser, Pick, Run, lane_counts
+from goqueue.delivery.leases import (
+    SECRET_BYTES,
+    Delivery,
+    Lease,
+    Leases,
+    Limits,
+    Receipts,
+    Unacked,
+)
+from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Ledger, Sealed
+from goqueue.delivery.partition_queue import PartitionLog, PartitionQueue
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX, LaneSettings, QueueSettings
+from goqueue.delivery.settling import EXHAUSTED, Settling, Totals
+from goqueue.delivery.transactions import PreparedAcks
 
 # To find messages of one key: how many messages are examined per requested message, and at most.
 KEY_AHEAD, KEY_AHEAD_MAX = 10, 100
 
 
-@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
-def _first_attempts(count: int) -> bytes:
-    """Return the attempts of `count` first deliveries; leases of the same size share the value."""
-    return b"\x01" * count
+class LeasedRun(NamedTuple):
+    """The messages of one run that were leased, contiguous in the lease."""
+
+    run: int  # the index of the run
+    positions: Sequence[int]  # in that run, of the leased messages
+    lease: Lease
+    first: int  # the index of the first of them in the lease
+
+    def deliveries(self) -> list[Delivery]:
+        end = self.first + len(self.positions)
+        return [self.lease.delivery(index) for index in range(self.first, end)]
 
 
-class Queue(QueueFairness):
-    """A queue: receives, settlements, transactions, rewinds and purges."""
+class Queue:
+    """A queue: what can be delivered, what is in flight, and how deliveries end."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: QueueSettings,
+        lanes: LaneSettings,
+        *,
+        random: Random,
+        unacked: Unacked | None = None,
+    ) -> None:
+        """`number` identifies this queue in receipts; a group's queues share `unacked`.
+
+        The secret that authenticates its receipts comes with the ledger of its first partition.
+        """
+        self.number = number
+        self.settings = settings
+        self.totals = Totals()
+        self.partitions: list[PartitionQueue] = []
+        unacked = unacked if unacked is not None else Unacked()
+        self.limits = Limits(settings, unacked)
+        self.outbox = Outbox()
+        self.chooser = Chooser(lanes)
+        self.fairness = FairShares(self.partitions, self.chooser)
+        self.leases = Leases(Receipts(number), unacked)
+        self.settling = Settling(
+            self.partitions,
+            self.leases,
+            self.fairness.tenants,
+            self.limits,
+            settings=settings,
+            totals=self.totals,
+            random=random,
+        )
+        self.transactions = PreparedAcks(self.partitions, self.leases, self.settling, self.totals)
+        self._random = random
+        self._calls = 0
+        self._wanted = 0  # how many messages the current receive may take
+        self._chosen: list[Pick] = []
+
+    def configure(self, settings: QueueSettings, lanes: LaneSettings) -> None:
+        if (settings, lanes) == (self.settings, self.chooser.settings):
+            return
+        self.settings = self.limits.settings = self.settling.settings = settings
+        if not settings.fair_keys:
+            self._end_fairness()
+        if settings.delay_ms:
+            for partition in self.partitions:
+                if partition.initial_delays is None:
+                    partition.initial_delays = InitialDelays(((0, partition.high_watermark),))
+        self.chooser.configure(lanes)
+        for partition in self.partitions:
+            partition.configure()
+
+    def _end_fairness(self) -> None:
+        """Make messages that were set aside for fairness choosable again."""
+        for number, offset in self.fairness.tenants.release():
+            partition = self.partitions[number]
+            if partition.waiting.get(offset) == ASIDE_MS:
+                partition.take_waiting(offset)
+                partition.make_available((offset,), 0)
+
+    # Partitions
+
+    def add_partition(
+        self,
+        ledger: Ledger,
+        log: PartitionLog,
+        *,
+        now_ms: int,
+        arrived: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """Add a partition, because the topic grew or because the queue is being opened.
+
+        `arrived` gives arrival times of messages that already exist, where an initial delay
+        needs them: pairs of a time and the offset before which all messages had arrived.
+        """
+        number, delay_ms = len(self.partitions), self.settings.delay_ms
+        initial_delays = InitialDelays(arrived) if delay_ms else None
+        if initial_delays is not None:
+            initial_delays.note(log.high_watermark, now_ms, delay_ms)
+            log = replace(log, high_watermark=initial_delays.visible_end(now_ms, delay_ms))
+        partition = PartitionQueue(
+            number, ledger, log, self.chooser, self.limits, self.outbox, now_ms=now_ms
+        )
+        partition.initial_delays = initial_delays
+        self.partitions.append(partition)
+        if not number:
+            self._seal(partition)
+        self._resume_leases(partition)
+        self._resume_pending(partition)
+        self.chooser.add(partition)
+        partition.refresh()
+
+    def _seal(self, first: PartitionQueue) -> None:
+        """Set the secret of the receipts: the one in the ledger, or a new one, journaled."""
+        if not first.ledger.secret:
+            first.record(Sealed(self._random.randbytes(SECRET_BYTES)))
+        self.leases.receipts.secret = first.ledger.secret
+
+    def _resume_leases(self, partition: PartitionQueue) -> None:
+        """Restore the leases of the previous owner until they expire."""
+        ledger, number = partition.ledger, partition.number
+        self.leases.skip_serials_to(ledger.grants.last_serial)
+        for grant in partition.grants:
+            offsets = grant.event.offsets
+            firsts_ms = partition.firsts_ms(offsets, grant.event.granted_ms)
+            self.leases.resume(grant, number, partition.index.lanes_of(offsets), firsts_ms)
+        partition.grants = []
+        ledger.live_leases = partial(self._lease_events, partition)
+
+    def _lease_events(self, partition: PartitionQueue) -> list[LeaseEvent]:
+        return [
+            event
+            for lease in self.leases
+            if lease.partition == partition.number
+            for event in lease.events(partition.keys_of(lease.offsets))
+        ]
+
+    def _resume_pending(self, partition: PartitionQueue) -> None:
+        """Dead-letter the messages that had reached their delivery limit before the restart."""
+        retries, is_last = partition.ledger.retries, self.settling.is_last
+        for offset in [one for one in partition.waiting if is_last(retries[one].attempts)]:
+            partition.take_waiting(offset)
+            partition.dead_letter(offset, retries[offset].attempts, EXHAUSTED)
+
+    def advance(self, number: int, high_watermark: int, now_ms: int) -> None:
+        """Make messages up to `high_watermark` available; the lane index already covers them."""
+        partition = self.partitions[number]
+        if partition.initial_delays is not None:
+            partition.initial_delays.note(high_watermark, now_ms, self.settings.delay_ms)
+            high_watermark = partition.initial_delays.visible_end(now_ms, self.settings.delay_ms)
+        partition.advance(high_watermark, now_ms)
+        partition.refresh()
+
+    def end_initial_delays(self, now_ms: int) -> None:
+        """Make messages visible whose initial delay has elapsed."""
+        for partition in self._delayed():
+            self.advance(partition.number, 0, now_ms)
+            if not self.settings.delay_ms:
+                partition.initial_delays = None
+
+    def next_visible_ms(self) -> int | None:
+        """When the next initial delay elapses."""
+        delay_ms = self.settings.delay_ms
+        times = [
+            one.initial_delays.next_ms(delay_ms) for one in self._delayed() if one.initial_delays
+        ]
+        return min((one for one in times if one is not None), default=None)
+
+    def _delayed(self) -> list[PartitionQueue]:
+        return [one for one in self.partitions if one.initial_delays is not None]
 
     # Receiving
 
     def new_call(self) -> int:
         """Return a number for a receive call that chooses and leases more than once."""
         self._calls += 1
-        self._looks = 0
+        self.fairness.scans = 0
         return self._calls
 
     @property
-    def has_ready(self) -> bool:
-        """Whether messages that were never delivered can be chosen."""
-        return self.chooser.has_ready
+    def takes_whole_keys(self) -> bool:
+        """Whether a receive takes all it can of one key before it goes on to the next key."""
+        return self.settings.key_order and self.settings.key_batches
 
-    def next_wake_ms(self) -> int | None:
-        """When the state may next change without a call: a retry is due, or a lease expires."""
-        times = (self.chooser.next_due_ms(), self.leases.next_expiry_ms())
-        return min((one for one in times if one is not None), default=None)
+    def expire(self, now_ms: int) -> int:
+        """Take back every message whose lease has expired; return their number."""
+        expired = self.leases.expired(now_ms)
+        return self.settling.take_expired(expired, now_ms) if expired else 0
 
     def choose(self, now_ms: int, consumer: str, count_max: int) -> list[Pick]:
         """Return candidates in delivery order. Read them and call `lease` before anything else.
 
-        With fair shares between tenants (`is_scanning`), there may be more candidates than are
-        delivered.
+        With fair shares between tenants (`fairness.is_scanning`), there may be more candidates
+        than are delivered.
         """
         assert not self._chosen, "the last choice has not been answered"
-        room = min(count_max, self.room_for(consumer))
-        fresh_max = self.settings.retrying_max - self._burden.retrying
+        settings, limits = self.settings, self.limits
+        room = min(count_max, limits.room_for(consumer))
+        fresh_max = settings.retrying_max - limits.retrying
         self._wanted = room
-        if self.settings.fair_keys:
-            self._chosen = self._choose_fairly(now_ms, room, fresh_max)
+        if settings.fair_keys:
+            self._chosen = self.fairness.choose(now_ms, room, fresh_max=fresh_max)
         elif self.takes_whole_keys:
             ahead = min(room * KEY_AHEAD, max(room, KEY_AHEAD_MAX))
             self._chosen = self.chooser.choose(now_ms, ahead, fresh_max=fresh_max)
@@ -97,9 +267,9 @@ class Queue(QueueFairness):
         """
         if call is None:
             call = self.new_call()
-        drafts: dict[int, Draft] = {}
+        drafts: dict[int, _Draft] = {}
         for pick in self._chosen:
-            drafts.setdefault(pick.partition, Draft()).choose(pick.offsets)
+            drafts.setdefault(pick.partition, _Draft()).choose(pick.offsets)
         self._chosen = []
         for number, offset in gone:
             drafts[number].finish(offset, Finish.SKIPPED)
@@ -107,11 +277,13 @@ class Queue(QueueFairness):
         by_key = self._sift_by_key(runs, drafts, now_ms, call) if self.takes_whole_keys else None
         for run_number, run in enumerate(runs):
             draft = drafts[run.partition]
-            places = self._sift(run, draft, now_ms, call) if by_key is None else by_key[run_number]
-            if places:
-                is_whole = len(places) == len(run.offsets)
-                offsets = run.offsets if is_whole else [run.offsets[place] for place in places]
-                kept.append((run_number, places, draft.keep(offsets)))
+            positions = (
+                self._sift(run, draft, now_ms, call) if by_key is None else by_key[run_number]
+            )
+            if positions:
+                is_whole = len(positions) == len(run.offsets)
+                offsets = run.offsets if is_whole else [run.offsets[one] for one in positions]
+                kept.append((run_number, positions, draft.keep(offsets)))
         leases = {
             number: self._grant(number, offsets, consumer, now_ms, now_ms + visibility_ms)
             for number, draft in drafts.items()
@@ -120,70 +292,74 @@ class Queue(QueueFairness):
         for number, draft in drafts.items():
             if any(draft.tenants):
                 leases[number].tenants = draft.tenants
-            self._close_draft(self.partitions[number], draft, now_ms)
+            self._close(self.partitions[number], draft, now_ms)
         return [
-            LeasedRun(run_number, places, leases[runs[run_number].partition], first)
-            for run_number, places, first in kept
+            LeasedRun(run_number, positions, leases[runs[run_number].partition], first)
+            for run_number, positions, first in kept
         ]
 
-    def _sift(self, run: Run, draft: Draft, now_ms: int, call: int) -> Sequence[int]:
+    def _sift(self, run: Run, draft: _Draft, now_ms: int, call: int) -> Sequence[int]:
         """Return the positions of the deliverable messages; finish or park the others."""
         if self.settings.fair_keys:
             return self._sift_fairly(run, draft, now_ms)
         is_ordered = self.settings.key_order
         keys = run.keys if is_ordered else None
-        assert keys is not None or not is_ordered, "the order of keys needs keys"
+        assert keys is not None or not is_ordered, "key order needs keys"
         if run.expires_ms is None and keys is None:
             return range(len(run.offsets))
-        lines, places = self.partitions[run.partition].lines, []
-        for place, offset in enumerate(run.offsets):
-            expires_ms = None if run.expires_ms is None else run.expires_ms[place]
+        key_order, positions = self.partitions[run.partition].key_order, []
+        for position, offset in enumerate(run.offsets):
+            expires_ms = None if run.expires_ms is None else run.expires_ms[position]
             if expires_ms is not None and expires_ms <= now_ms:
                 draft.finish(offset, Finish.EXPIRED)
-            elif keys is None or lines.enter(offset, key_number(keys[place]), call):
-                places.append(place)
+            elif keys is None or key_order.enter(offset, key_number(keys[position]), call):
+                positions.append(position)
             else:
                 draft.pass_over(offset)
-        return places
+        return positions
 
-    @property
-    def takes_whole_keys(self) -> bool:
-        """Whether a receive takes all it can of one key before it goes on to the next key."""
-        return self.settings.key_order and self.settings.key_batches
+    def _sift_fairly(self, run: Run, draft: _Draft, now_ms: int) -> Sequence[int]:
+        sifted = self.fairness.sift(run, now_ms, in_flight=self.leases.count)
+        draft.tenants += sifted.tenants
+        for offset in sifted.expired:
+            draft.finish(offset, Finish.EXPIRED)
+        for offset in sifted.aside:
+            draft.pass_over(offset)
+        return sifted.positions
 
     def _sift_by_key(
-        self, runs: Sequence[Run], drafts: dict[int, Draft], now_ms: int, call: int
+        self, runs: Sequence[Run], drafts: dict[int, _Draft], now_ms: int, call: int
     ) -> list[list[int]]:
         """Return, for each run, the positions of the deliverable messages, taken key by key."""
         by_key: dict[bytes | int, list[tuple[int, int]]] = {}
         for run_number, run in enumerate(runs):
-            assert run.keys is not None, "the order of keys needs keys"
-            for place, key in enumerate(run.keys):
+            assert run.keys is not None, "key order needs keys"
+            for position, key in enumerate(run.keys):
                 # A message without a key is a group of its own, and stays in log order.
                 name = len(by_key) if key is None else key
-                by_key.setdefault(name, []).append((run_number, place))
+                by_key.setdefault(name, []).append((run_number, position))
         kept: list[list[int]] = [[] for _ in runs]
         left = self._wanted
         for messages in by_key.values():
-            for run_number, place in messages:
+            for run_number, position in messages:
                 run = runs[run_number]
-                offset, draft = run.offsets[place], drafts[run.partition]
-                expires_ms = None if run.expires_ms is None else run.expires_ms[place]
+                offset, draft = run.offsets[position], drafts[run.partition]
+                expires_ms = None if run.expires_ms is None else run.expires_ms[position]
                 if expires_ms is not None and expires_ms <= now_ms:
                     draft.finish(offset, Finish.EXPIRED)
                 elif left <= 0:
                     continue  # It can be chosen again at once.
-                elif self._enter(run, place, call):
-                    kept[run_number].append(place)
+                elif self._enter(run, position, call):
+                    kept[run_number].append(position)
                     left -= 1
                 else:
                     draft.pass_over(offset)
-        return [sorted(places) for places in kept]
+        return [sorted(positions) for positions in kept]
 
-    def _enter(self, run: Run, place: int, call: int) -> bool:
+    def _enter(self, run: Run, position: int, call: int) -> bool:
         assert run.keys is not None
-        lines = self.partitions[run.partition].lines
-        return lines.enter(run.offsets[place], key_number(run.keys[place]), call)
+        key_order = self.partitions[run.partition].key_order
+        return key_order.enter(run.offsets[position], key_number(run.keys[position]), call)
 
     def _grant(
         self, number: int, offsets: Sequence[int], consumer: str, now_ms: int, until_ms: int
@@ -195,134 +371,56 @@ class Queue(QueueFairness):
             attempts = [min(partition.attempts_of(one) + 1, ATTEMPTS_MAX) for one in offsets]
             firsts_ms = partition.firsts_ms(offsets, now_ms)
             self.totals.redelivered += sum(1 for one in attempts if one > 1)
-        if self._late:
-            self._late.drop([(number, offset) for offset in offsets])
-        lanes = partition.lanes_of(offsets)
+        if self.settling.late.by_message:
+            self.settling.late.drop([(number, offset) for offset in offsets])
+        lanes = partition.index.lanes_of(offsets)
         for lane, lane_count in lane_counts(lanes):
             partition.in_flight[lane] += lane_count
             partition.out_total[lane] += lane_count
             partition.out_rates.add(lane, lane_count, now_ms)
         self.totals.delivered += len(offsets)
-        lease = self.leases.grant(
+        lease, granted = self.leases.grant(
             consumer,
             number,
             offsets,
             attempts,
             lanes,
             now_ms=now_ms,
-            firsts_ms=firsts_ms,
             until_ms=until_ms,
+            firsts_ms=firsts_ms,
+            keys=partition.keys_of(offsets),
         )
-        partition.note_lease(lease.granted(partition.keys_of(lease.offsets)))
-        self._changed[number] = None
+        partition.note_lease(granted)
         return lease
 
-    def release(self, leases: Iterable[Lease], now_ms: int) -> None:
-        """Void leases whose messages no consumer received: deliverable again, and not counted."""
-        for lease in leases:
-            places = list(lease.outstanding())
-            if not places:
-                continue
-            partition = self.partitions[lease.partition]
-            for index in places:
-                self._take_back(lease, index)
-            offsets = tuple(lease.offsets[one] for one in places)
-            partition.note_lease(Voided(lease.id, [(one, one + 1) for one in places], offsets))
-            self._changed[partition.number] = None
-            for index in places:
-                offset = lease.offsets[index]
-                if partition.ledger.is_done(offset):
-                    self._resume(partition, partition.lines.followers((offset,)), now_ms)
-                else:
-                    self._resume(partition, partition.come_again(offset), now_ms)
-            self._refresh(partition)
-
-    def _close_draft(self, partition: PartitionQueue, draft: Draft, now_ms: int) -> None:
+    def _close(self, partition: PartitionQueue, draft: _Draft, now_ms: int) -> None:
         """Finish expired and missing messages, and make the undelivered ones choosable again."""
         left = draft.left()
-        if not left and not draft.finished and not partition.lines.is_used:
+        if not left and not draft.finished and not partition.key_order.keys:
             return  # Everything was delivered, and `choose` has already refreshed the lanes.
         for why, offsets in draft.finished.items():
-            self._finish(partition, offsets, why, now_ms)
+            partition.finish(offsets, why, now_ms)
             if why is Finish.EXPIRED:
                 self.totals.ttl_expired += len(offsets)
             else:
                 self.totals.skipped += len(offsets)
-        self._resume(partition, left, now_ms)
-        self._refresh(partition)
+        partition.make_available(left, now_ms)
+        partition.refresh()
 
-    # Transactions
-
-    def plan(self, now_ms: int, receipts: Sequence[str], producer_id: int) -> Preparation:
-        """Determine which messages a transaction may acknowledge, without changing anything."""
-        settled = [SETTLED] * len(receipts)
-        taken: dict[Lease, list[int]] = {}
-        retries: dict[int, list[tuple[int, Retry]]] = {}
-        seen: set[str] = set()
-        for place, receipt in enumerate(receipts):
-            if receipt in seen:
+    def release(self, leases: Iterable[Lease], now_ms: int) -> None:
+        """Void leases whose messages no consumer received: deliverable again, and not counted."""
+        for lease in leases:
+            indexes = list(lease.outstanding())
+            if not indexes:
                 continue
-            found = self.leases.find(receipt, now_ms)
-            if found is None:
-                settled[place] = self._prepare_again(receipt, producer_id)
-                continue
-            lease, index = found
-            seen.add(receipt)
-            partition, offset = self.partitions[lease.partition], lease.offsets[index]
-            key = partition.lines.key_of(offset)
-            retry = Retry(lease.attempts[index], now_ms, key, lease.first_of(index))
-            taken.setdefault(lease, []).append(index)
-            retries.setdefault(partition.number, []).append((offset, retry))
-        events = [(number, Prepared(producer_id, sorted(some))) for number, some in retries.items()]
-        return Preparation(settled, taken, events)
-
-    def _prepare_again(self, receipt: str, producer_id: int) -> Settled:
-        """Check whether the transaction has already acknowledged this, so that a retry succeeds."""
-        try:
-            partition, offset, _ = self._find_message(receipt)
-        except GoQueueError as error:
-            return Settled(error)
-        is_ours = offset in partition.ledger.prepared.get(producer_id, ())
-        return SETTLED if is_ours else Settled(StaleReceipt())
-
-    def prepare(self, preparation: Preparation) -> None:
-        """Apply a plan that is journaled: the messages belong to the transaction until it ends."""
-        lanes: dict[tuple[int, int], int] = {}
-        for lease, indexes in preparation.taken.items():
+            partition = self.partitions[lease.partition]
             for index in indexes:
-                lanes[lease.partition, lease.offsets[index]] = lease.lanes[index]
-                self._take_back(lease, index)
-        for number, event in preparation.events:
-            of_event = bytes(lanes[number, offset] for offset, _ in event.retries)
-            self.partitions[number].prepare(event, of_event)
-
-    def end_transaction(self, producer_id: int, now_ms: int, *, is_commit: bool) -> None:
-        """Finish what the transaction acknowledged, or make it deliverable again at once.
-
-        An abort counts as a failed delivery, like a nack, so that a message that makes every
-        transaction fail reaches the dead-letter topic.
-        """
-        for partition in self.partitions:
-            if producer_id not in partition.ledger.prepared:
-                continue
-            if is_commit:
-                offsets, followers = partition.commit(producer_id)
-                self.totals.acked += len(offsets)
-                self._resume(partition, followers, now_ms)
-            else:
-                retries = partition.abort(producer_id)
-                self.totals.aborted += len(retries)
-                self._retry_all(partition, retries)
-            self._refresh(partition)
-
-    def _retry_all(self, partition: PartitionQueue, retries: dict[int, Retry]) -> None:
-        for offset, retry in retries.items():
-            if self._is_last(retry.attempts):
-                self._dead_letters.append(
-                    partition.make_dead_letter(offset, retry.attempts, EXHAUSTED)
-                )
-            elif offset in partition.ledger.retries:
-                self._resume(partition, partition.come_again(offset), 0)
+                self.settling.take_back(lease, index)
+            offsets = tuple(lease.offsets[index] for index in indexes)
+            partition.note_lease(Voided(lease.id, [(one, one + 1) for one in indexes], offsets))
+            for offset in offsets:
+                partition.redeliver(offset, now_ms)
+            partition.refresh()
 
     # Rewinding and purging
 
@@ -331,28 +429,81 @@ class Queue(QueueFairness):
         partition = self.partitions[number]
         offset = max(partition.log_start, offset)
         leased = self._recall(number, offset)
-        self._resume(partition, partition.rewind(offset, leased, now_ms), now_ms)
-        self._changed[number] = None
-        self._refresh(partition)
+        partition.rewind(offset, leased, now_ms)
 
     def purge(self, ends: Sequence[int]) -> None:
         """Finish everything before these offsets, one per partition, including what is leased."""
         for partition, end in zip(self.partitions, ends, strict=True):
             self._recall(partition.number, 0)
             partition.purge(end)
-            self._changed[partition.number] = None
-            self._refresh(partition)
 
     def _recall(self, number: int, offset: int) -> list[int]:
         """Void the leases of messages from `offset` on; return the leased offsets before it."""
-        self._late.clear()
+        self.settling.late.clear()
         kept: list[int] = []
         for lease in self.leases:
             if lease.partition != number:
                 continue
             for index in list(lease.outstanding()):
                 if lease.offsets[index] >= offset:
-                    self._take_back(lease, index)
+                    self.settling.take_back(lease, index)
                 else:
                     kept.append(lease.offsets[index])
         return kept
+
+
+@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
+def _first_attempts(count: int) -> bytes:
+    """Return the attempts of `count` first deliveries; leases of the same size share the value."""
+    return b"\x01" * count
+
+
+class _Draft:
+    """The decisions of a receive call about the chosen messages of one partition."""
+
+    __slots__ = ("_chosen", "_kept", "_kept_count", "_passed", "finished", "tenants")
+
+    def __init__(self) -> None:
+        self.finished: dict[Finish, list[int]] = {}
+        self.tenants: list[Tenant | None] = []  # of the leased messages, with fair shares
+        self._chosen: list[Sequence[int]] = []
+        self._kept: list[Sequence[int]] = []
+        self._kept_count = 0
+        self._passed: list[int] = []
+
+    def choose(self, offsets: Sequence[int]) -> None:
+        self._chosen.append(offsets)
+
+    def keep(self, offsets: Sequence[int]) -> int:
+        """Lease these; return the index of the first in the lease."""
+        first = self._kept_count
+        self._kept.append(offsets)
+        self._kept_count += len(offsets)
+        return first
+
+    def finish(self, offset: int, why: Finish) -> None:
+        self.finished.setdefault(why, []).append(offset)
+
+    def pass_over(self, offset: int) -> None:
+        """Leave out a message that is now parked or set aside elsewhere in the queue."""
+        self._passed.append(offset)
+
+    def kept(self) -> Sequence[int]:
+        """Return the leased offsets, as a range where they are contiguous."""
+        if len(self._kept) == 1:
+            return self._kept[0]
+        are_stretches = bool(self._kept) and all(isinstance(one, range) for one in self._kept)
+        if are_stretches and all(one[-1] + 1 == two[0] for one, two in pairwise(self._kept)):
+            return range(self._kept[0][0], self._kept[-1][-1] + 1)
+        return list(chain.from_iterable(self._kept))
+
+    def left(self) -> list[int]:
+        """Return the chosen offsets that no decision mentions, sorted."""
+        chosen_count = sum(map(len, self._chosen))
+        handled = self._kept_count + len(self._passed) + sum(map(len, self.finished.values()))
+        assert handled <= chosen_count, "a message was read that was not chosen"
+        if handled == chosen_count:
+            return []
+        left = set(chain.from_iterable(self._chosen))
+        left.difference_update(self._passed, *self._kept, *self.finished.values())
+        return sorted(left)

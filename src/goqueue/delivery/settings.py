@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES
 from goqueue.model.errors import InvalidGroupSettings
 
+LANE_NAMES = ("critical", "high", "normal", "low", "background")
+LANE_COUNT = len(LANE_NAMES)
 RECEIVE_MESSAGES_MAX = 1000
 VISIBILITY_MS_MAX = 12 * 3600 * 1000
 DELAY_MS_MAX = 12 * 3600 * 1000

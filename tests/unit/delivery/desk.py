@@ -13,6 +13,7 @@ from goqueue.delivery import (
     LaneSettings,
     Ledger,
     LedgerKey,
+    PartitionLog,
     Pick,
     Queue,
     QueueSettings,
@@ -114,11 +115,13 @@ class Desk:
     def add_partition(self, number: int) -> None:
         self.queue.add_partition(
             self.ledgers.setdefault(number, Ledger()),
-            self.topic.indexes[number],
-            self.topic.arrivals[number],
-            log_start=self.topic.starts[number],
-            log_end=self.topic.end(number),
-            high_watermark=self.topic.end(number),
+            PartitionLog(
+                self.topic.indexes[number],
+                self.topic.arrivals[number],
+                start=self.topic.starts[number],
+                end=self.topic.end(number),
+                high_watermark=self.topic.end(number),
+            ),
             now_ms=self.topic.now_ms,
         )
 
@@ -138,16 +141,24 @@ class Desk:
 
     def save(self) -> None:
         """Write down what the queue wants written."""
-        for number, events in self.queue.take_events():
+        for number, events in self.queue.outbox.take_events():
             key = encode_key(LedgerKey(self.group, TOPIC_ID, number))
             self.journal.append((key, encode_events(events)))
 
+    def write_out(self) -> None:
+        """Want the whole state written, as the broker does to keep its journal short."""
+        for number, partition in enumerate(self.queue.partitions):
+            written = partition.ledger.written_out()
+            self.queue.outbox.events.setdefault(number, []).extend(written)
+
     def discard(self) -> None:
         """Move the dead letters, as the broker does."""
-        for one in self.queue.take_dead_letters():
+        for one in self.queue.outbox.take_dead_letters():
             self.note_dead_lettered.append((one.partition, one.offset, one.reason, one.attempts))
             end = len(self.note_dead_lettered)
-            self.queue.note_dead_lettered([one], self.topic.now_ms, topic_id=GRAVE_ID, end=end)
+            self.queue.settling.note_dead_lettered(
+                [one], self.topic.now_ms, topic_id=GRAVE_ID, end=end
+            )
         self.save()
 
     def receive(
@@ -191,7 +202,7 @@ class Desk:
             call=call,
         )
         for part in handed:
-            told = [runs[part.run].offsets[place] for place in part.places]
+            told = [runs[part.run].offsets[place] for place in part.positions]
             assert told == [one.offset for one in part.deliveries()]
         return [one for part in handed for one in part.deliveries()]
 
@@ -200,35 +211,44 @@ class Desk:
         return [one.offset for one in self.receive(count, **options)]  # type: ignore[arg-type]
 
     def ack(self, deliveries: Sequence[Delivery]) -> list[Settled]:
-        return self._saved(self.queue.ack(self.topic.now_ms, receipts(deliveries)))
+        return self._saved(self.queue.settling.ack(self.topic.now_ms, receipts(deliveries)))
 
     def nack(self, deliveries: Sequence[Delivery], delay_ms: int | None = None) -> list[Settled]:
-        settled = self.queue.nack(self.topic.now_ms, receipts(deliveries), delay_ms=delay_ms)
+        settled = self.queue.settling.nack(
+            self.topic.now_ms, receipts(deliveries), delay_ms=delay_ms
+        )
         return self._saved(settled)
 
     def reject(self, deliveries: Sequence[Delivery], reason: str = "broken") -> list[Settled]:
-        settled = self.queue.reject(self.topic.now_ms, receipts(deliveries), reason=reason)
+        settled = self.queue.settling.reject(self.topic.now_ms, receipts(deliveries), reason=reason)
         return self._saved(settled)
 
     def extend(self, deliveries: Sequence[Delivery], visibility_ms: int) -> list[Settled]:
         now_ms = self.topic.now_ms
-        settled = self.queue.extend(now_ms, receipts(deliveries), visibility_ms=visibility_ms)
+        settled = self.queue.settling.extend(
+            now_ms, receipts(deliveries), visibility_ms=visibility_ms
+        )
         return self._saved(settled)
 
     def prepare(self, deliveries: Sequence[Delivery], producer_id: int = 1) -> list[Settled]:
         """Acknowledge in a transaction: write the plan, and carry it out."""
-        plan = self.queue.plan(self.topic.now_ms, receipts(deliveries), producer_id)
+        plan = self.queue.transactions.plan(self.topic.now_ms, receipts(deliveries), producer_id)
         self.save()
         for number, event in plan.events:
             key = encode_key(LedgerKey(self.group, TOPIC_ID, number))
             self.journal.append((key, encode_events([event])))
-        self.queue.prepare(plan)
+        self.queue.transactions.prepare(plan)
         return plan.settled
 
     def end(self, producer_id: int = 1, *, is_commit: bool) -> None:
         """The marker is written, and then the queue is told."""
         self.journal.append(Ended(producer_id, is_commit))
-        self.queue.end_transaction(producer_id, self.topic.now_ms, is_commit=is_commit)
+        self.queue.transactions.end(producer_id, self.topic.now_ms, is_commit=is_commit)
+
+    def next_wake_ms(self) -> int | None:
+        """When the state may change by itself: a retry is due, or a lease expires."""
+        times = (self.queue.chooser.next_due_ms(), self.queue.leases.next_expiry_ms())
+        return min((one for one in times if one is not None), default=None)
 
     def pass_time(self, ms: int) -> None:
         self.topic.now_ms += ms

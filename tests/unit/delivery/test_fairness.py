@@ -18,7 +18,7 @@ from goqueue.delivery.fairness import (
     STALE_MAX,
     TURN,
     Fading,
-    Place,
+    Message,
     Tenants,
 )
 from goqueue.model.errors import InvalidGroupSettings
@@ -89,14 +89,14 @@ def test_messages_without_a_key_are_never_noisy() -> None:
     one.topic.produce(5, key=QUIET)
     offsets = [offset for _ in range(51) for offset in one.offsets()]
     assert offsets == list(range(505))
-    assert one.queue.tenants.aside_count == 0
+    assert one.queue.fairness.tenants.aside_count == 0
 
 
 def test_a_queue_that_never_sees_a_key_keeps_no_tenants() -> None:
     one = desk()
     one.topic.produce(100)
     one.ack(one.receive(50))
-    assert len(one.queue.tenants) == 0
+    assert len(one.queue.fairness.tenants) == 0
     assert [lease.tenants for lease in one.queue.leases] == []
     one.receive(50)
     assert [lease.tenants for lease in one.queue.leases] == [None]
@@ -139,7 +139,7 @@ def test_what_is_set_aside_counts_as_ready() -> None:
     one.topic.produce(200, key=NOISY)
     one.receive(NOISY_OUT_MIN)
     one.receive(10)
-    assert one.queue.tenants.aside_count > 0
+    assert one.queue.fairness.tenants.aside_count > 0
     figures = stats(one.queue, one.topic.now_ms)
     assert (figures.ready, figures.in_flight) == (200 - NOISY_OUT_MIN - 10, NOISY_OUT_MIN + 10)
 
@@ -218,7 +218,7 @@ def test_everything_is_done_in_the_end(seed: int, partition_count: int) -> None:
         one.pass_time(1)
     assert done == produced
     assert stats(one.queue, one.topic.now_ms).ready == 0
-    assert one.queue.tenants.aside_count == 0
+    assert one.queue.fairness.tenants.aside_count == 0
 
 
 # The policy
@@ -282,7 +282,7 @@ def test_memory_is_bounded_however_many_tenants_come() -> None:
     assert not tenants.has_room
 
 
-def test_the_line_of_those_who_wait_stays_short() -> None:
+def test_the_heap_of_waiting_tenants_stays_short() -> None:
     tenants = Tenants(noisy_out_min=1)
     some = [tenants.of(b"%d" % number) for number in range(3)]
     for tenant in some:
@@ -292,7 +292,7 @@ def test_the_line_of_those_who_wait_stays_short() -> None:
         tenants.hand_out(tenant, is_in_turn=False)
         if step % 2:
             tenants.give_back(tenant)
-    assert len(tenants._line) <= 2 * 3 + STALE_MAX
+    assert len(tenants._by_out) <= 2 * 3 + STALE_MAX
 
 
 @settings(deadline=None, max_examples=60)
@@ -302,7 +302,7 @@ def test_turns_go_to_whoever_has_least_in_flight(seed: int) -> None:
     source = random.Random(seed)
     tenants = Tenants()
     some = [tenants.of(b"%d" % number) for number in range(6)]
-    gone: set[Place] = set()
+    gone: set[Message] = set()
     for number in range(300):
         tenant = source.choice(some)
         step = source.random()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.delivery import QueueSettings, peek
-from goqueue.delivery.key_runs import OFFERED_MAX
+from goqueue.delivery.key_order import OFFERED_MAX
 from tests.unit.delivery.desk import Desk, Topic, errors
 
 
@@ -173,7 +173,7 @@ def test_a_key_is_free_when_retention_has_taken_what_was_out(key_batches: bool) 
     one.topic.produce(2, key=b"a")
     first = one.receive(1)
     one.topic.starts[0] = 1
-    one.queue.start_moved(0, 1, one.topic.now_ms)
+    one.queue.partitions[0].start_moved(1, one.topic.now_ms)
     assert errors(one.nack(first, 0)) == [None]
     assert one.offsets() == [1]
 

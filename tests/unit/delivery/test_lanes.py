@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery.arrivals import STEP_MS, Arrivals
-from goqueue.delivery.lanes import LANE_COUNT, NO_LANE, NORMAL, LaneIndex, LaneState
-from goqueue.delivery.settings import LaneSettings
+from goqueue.delivery.lanes import (
+    ARRIVAL_STEP_MS,
+    NO_LANE,
+    NORMAL,
+    Arrivals,
+    LaneIndex,
+    LaneState,
+)
+from goqueue.delivery.settings import LANE_COUNT, LaneSettings
 from goqueue.model.errors import InvalidGroupSettings
 
 # How many offsets are passed over, how many are noted, and their lane, if they have one.
@@ -125,13 +131,13 @@ def test_a_full_index_loses_no_message_to_what_is_none() -> None:
 def test_arrivals_never_underestimate_a_wait_and_stay_few() -> None:
     arrivals = Arrivals(0, 0, checkpoints_max=16)
     for step in range(1, 1000):
-        arrivals.note(step * 10, step * STEP_MS)
+        arrivals.note(step * 10, step * ARRIVAL_STEP_MS)
         assert len(arrivals) <= 16
     for step in range(1, 1000):
-        assert arrivals.arrived_ms(step * 10 + 5) <= step * STEP_MS
-    assert arrivals.arrived_ms(9_995) > 500 * STEP_MS, "recent arrivals are known well"
+        assert arrivals.arrived_ms(step * 10 + 5) <= step * ARRIVAL_STEP_MS
+    assert arrivals.arrived_ms(9_995) > 500 * ARRIVAL_STEP_MS, "recent arrivals are known well"
     arrivals.forget_before(5000)
-    assert arrivals.arrived_ms(9_995) > 500 * STEP_MS
+    assert arrivals.arrived_ms(9_995) > 500 * ARRIVAL_STEP_MS
 
 
 @pytest.mark.parametrize("weights", [(1, 2, 3), (0, 1, 1, 1, 1), (1, 1, 1, 1, 1001)])

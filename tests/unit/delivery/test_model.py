@@ -168,7 +168,7 @@ class QueueMachine(RuleBasedStateMachine):
         queue = self.desk.queue
         for place, delivery in list(self.late.items())[:: share + 1]:
             is_waiting = delivery.offset in queue.partitions[delivery.partition].waiting
-            has_room = queue.room_for("anna") > 0
+            has_room = queue.limits.room_for("anna") > 0
             expected = None if is_waiting and place not in self.done else "stale_receipt"
             if not has_room:
                 expected = "stale_receipt"
@@ -250,7 +250,7 @@ class QueueMachine(RuleBasedStateMachine):
     def lose_the_oldest(self, partition: int, step: int) -> None:
         start = min(self.topic.starts[partition] + step, self.topic.end(partition))
         self.topic.starts[partition] = start
-        self.desk.queue.start_moved(partition, start, self.now_ms)
+        self.desk.queue.partitions[partition].start_moved(start, self.now_ms)
         self.topic.indexes[partition].forget_before(start)
         for place in [one for one in self.out if one[0] == partition and one[1] < start]:
             # Its consumer may settle it, which changes nothing any more.
@@ -286,9 +286,7 @@ class QueueMachine(RuleBasedStateMachine):
         before = self.desk.replayed()
         journal = self.desk.journal
         kept = journal[self.first_open() :]
-        for number, partition in enumerate(self.desk.queue.partitions):
-            self.desk.queue._changed[number] = None
-            partition.events.extend(partition.ledger.written_out())
+        self.desk.write_out()
         self.desk.journal[:] = kept
         self.desk.save()
         self.same(before, self.desk.replayed())
@@ -373,7 +371,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert row.parked == states.count("parked")
             assert row.prepared == states.count("prepared")
             assert all(count >= 0 for count in row.lanes)
-        assert figures.in_flight == self.desk.queue.unacked.total
+        assert figures.in_flight == self.desk.queue.limits.unacked.total
 
     @precondition(lambda self: self.desk.random.random() < 0.05)
     @rule()
@@ -432,12 +430,12 @@ class FairQueueMachine(QueueMachine):
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:
         super().begin(seed)
-        self.desk.queue.tenants.noisy_out_min = 2
+        self.desk.queue.fairness.tenants.noisy_out_min = 2
 
     @rule()
     def crash(self) -> None:
         super().crash()
-        self.desk.queue.tenants.noisy_out_min = 2
+        self.desk.queue.fairness.tenants.noisy_out_min = 2
 
     @invariant()
     def shares_are_those_of_what_is_in_flight(self) -> None:
@@ -451,16 +449,16 @@ class FairQueueMachine(QueueMachine):
                     out[key] = out.get(key, 0) + 1
         for key in KEYS:
             if key is not None:
-                assert queue.tenants.of(key).out == out.get(key, 0)
+                assert queue.fairness.tenants.of(key).out == out.get(key, 0)
         aside = [
             (one.number, offset)
             for one in queue.partitions
             for offset, due_ms in one.waiting.items()
             if due_ms == ASIDE_MS
         ]
-        listed = [place for key in KEYS if key for place in queue.tenants.of(key).aside]
+        listed = [place for key in KEYS if key for place in queue.fairness.tenants.of(key).aside]
         assert set(aside) <= set(listed), "a message waits for a turn that never comes"
-        assert len(listed) == queue.tenants.aside_count
+        assert len(listed) == queue.fairness.tenants.aside_count
 
 
 _SETTINGS = settings(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.delivery import QueueSettings, check_queue_settings, peek, stats
-from goqueue.delivery.backoff import backoff_ms
+from goqueue.delivery.settling import backoff_ms
 from goqueue.model.errors import InvalidGroupSettings
 from tests.unit.delivery.desk import Desk, Topic, errors, receipts
 from tests.unit.effort import steps_of
@@ -59,7 +59,7 @@ def test_an_expired_lease_comes_back_at_once_as_the_next_attempt() -> None:
     deliveries = one.receive()
     one.pass_time(29_999)
     assert one.receive() == []
-    assert one.queue.next_wake_ms() == one.topic.now_ms + 1
+    assert one.next_wake_ms() == one.topic.now_ms + 1
     one.pass_time(1)
     assert errors(one.ack(deliveries)) == ["stale_receipt"] * 2
     assert [(each.offset, each.attempt) for each in one.receive()] == [(0, 2), (1, 2)]
@@ -100,7 +100,7 @@ def test_a_whole_lease_is_extended_and_can_be_shortened() -> None:
     one.pass_time(5000)
     assert one.receive() == []
     one.extend(deliveries[:1], 100)
-    assert one.queue.next_wake_ms() == one.topic.now_ms + 100
+    assert one.next_wake_ms() == one.topic.now_ms + 100
     one.pass_time(100)
     assert one.offsets() == [0]
     assert errors(one.ack(deliveries)) == ["stale_receipt", None]
@@ -127,7 +127,7 @@ def test_bad_receipts_harm_nobody_and_each_has_its_own_answer() -> None:
     mine, theirs = one.receive(), other.receive()
     forged = mine[1].receipt[:39] + ("A" if mine[1].receipt[39] != "A" else "B")
     forged += mine[1].receipt[40:]
-    results = one.queue.ack(
+    results = one.queue.settling.ack(
         topic.now_ms, [mine[0].receipt, "nonsense", theirs[1].receipt, forged, mine[0].receipt]
     )
     assert errors(results) == [
@@ -178,9 +178,7 @@ def test_a_settled_message_stays_settled_whoever_asks_again() -> None:
         assert errors(one.reject([rejected])) == [None]
         assert errors(one.ack([rejected])) == ["stale_receipt"]
         assert errors(one.reject([acked])) == ["stale_receipt"]
-        for number, partition in enumerate(one.queue.partitions):
-            one.queue.mark_changed(number)
-            partition.events.extend(partition.ledger.written_out())
+        one.write_out()
         one.save()
         one.open()
     assert [(each.offset, each.attempt) for each in one.receive()] == [(1, 2)]
@@ -195,7 +193,7 @@ def test_what_nobody_has_seen_is_given_back_and_not_counted() -> None:
     one.queue.release(list(one.queue.leases), one.topic.now_ms)
     one.save()
     for _ in range(2):
-        assert [one.queue.unacked.total, *states(one, 3)] == [0, "ready", "ready", "ready"]
+        assert [one.queue.limits.unacked.total, *states(one, 3)] == [0, "ready", "ready", "ready"]
         one.open()
     assert [(each.offset, each.attempt) for each in one.receive()] == [(0, 1), (1, 1), (2, 1)]
 
@@ -208,9 +206,7 @@ def test_a_snapshot_keeps_leases_with_their_times() -> None:
     one.ack(held[:1])
     one.extend(held[1:2], 3000)
     one.journal.clear()
-    for number, partition in enumerate(one.queue.partitions):
-        one.queue.mark_changed(number)
-        partition.events.extend(partition.ledger.written_out())
+    one.write_out()
     one.save()
     one.open()
     assert one.receive() == []
@@ -259,7 +255,7 @@ def test_a_nack_may_name_its_own_delay() -> None:
     one = desk()
     one.topic.produce(1)
     one.nack(one.receive(), 12_345)
-    assert one.queue.next_wake_ms() == one.topic.now_ms + 12_345
+    assert one.next_wake_ms() == one.topic.now_ms + 12_345
     (state,) = peek(one.queue, 0, range(1))
     assert (state.state, state.due_ms, state.attempts) == (
         "retrying",
@@ -498,7 +494,7 @@ def test_a_rewind_stays_within_the_log() -> None:
     one = desk()
     one.topic.produce(5)
     one.topic.starts[0] = 2
-    one.queue.start_moved(0, 2, one.topic.now_ms)
+    one.queue.partitions[0].start_moved(2, one.topic.now_ms)
     one.queue.rewind(0, 0, one.topic.now_ms)
     assert one.offsets() == [2, 3, 4]
     one.queue.rewind(0, 5, one.topic.now_ms)
@@ -520,7 +516,7 @@ def test_a_purge_finishes_everything_also_what_is_out() -> None:
     one.pass_time(one.settings.visibility_ms)
     one.open()
     assert one.offsets() == [10]
-    assert one.queue.unacked.total == 1
+    assert one.queue.limits.unacked.total == 1
 
 
 def test_a_group_may_start_with_what_comes_and_a_new_partition_is_read_from_its_start() -> None:
@@ -545,7 +541,7 @@ def test_retention_takes_what_nobody_received() -> None:
     held = one.receive(2)
     one.nack(one.receive(1), 1000)
     one.topic.starts[0] = 6
-    one.queue.start_moved(0, 6, one.topic.now_ms)
+    one.queue.partitions[0].start_moved(6, one.topic.now_ms)
     one.topic.indexes[0].forget_before(6)
     assert stats(one.queue, one.topic.now_ms).ready == 4
     one.pass_time(1000)
@@ -681,7 +677,7 @@ def test_acks_among_many_holes_are_as_much_work_as_among_few() -> None:
             one.ack(received[1::2])
             held.append(received[20])
         some = receipts(held[:: len(held) // 20][:20])
-        settled, steps = steps_of(lambda: one.queue.ack(one.topic.now_ms, some))
+        settled, steps = steps_of(lambda: one.queue.settling.ack(one.topic.now_ms, some))
         assert errors(settled) == [None] * 20
         return steps
 

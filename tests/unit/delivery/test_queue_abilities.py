@@ -6,10 +6,9 @@ import pytest
 
 from goqueue.delivery import RECEIVE_MESSAGES_MAX, QueueSettings, stats
 from goqueue.delivery.initial_delays import STEPS, InitialDelays
-from goqueue.delivery.late_receipts import LATE_RECEIPTS_MAX, Late, LateReceipts
-from goqueue.delivery.leases import Leases, Unacked
+from goqueue.delivery.leases import TAILS, Leases, Receipts, Unacked
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Retried, Retry
-from goqueue.delivery.receipts import TAILS, Receipts
+from goqueue.delivery.settling import LATE_RECEIPTS_MAX, Late, LateReceipts
 from tests.unit.delivery.desk import Desk, errors, receipts
 
 
@@ -46,7 +45,6 @@ def test_attempts_are_counted_up_to_a_bound() -> None:
     one = desk(deliveries_max=0)
     one.topic.produce(1)
     one.queue.partitions[0].record(Retried([(0, Retry(ATTEMPTS_MAX, 0))]))
-    one.queue.mark_changed(0)
     one.save()
     one.open()
     assert [each.attempt for each in one.receive()] == [ATTEMPTS_MAX]
@@ -223,7 +221,7 @@ def test_a_late_extension_keeps_to_the_time_a_message_may_be_out_in_all() -> Non
     first = one.receive()
     one.pass_time(one.settings.visibility_ms)
     receipts = [each.receipt for each in first]
-    refused = one.queue.extend(
+    refused = one.queue.settling.extend(
         one.topic.now_ms, receipts, visibility_ms=5000, total_ms_max=one.settings.visibility_ms
     )
     assert errors(refused) == ["lease_too_long"]
@@ -258,7 +256,7 @@ def test_late_receipts_are_bounded() -> None:
     heads = []
     for first in range(0, LATE_RECEIPTS_MAX + count, count):
         offsets = range(first, first + count)
-        lease = leases.grant(
+        lease, _ = leases.grant(
             "anna",
             0,
             offsets,
@@ -271,7 +269,7 @@ def test_late_receipts_are_bounded() -> None:
         heads.append(lease.head)
         for place in range(count):
             late.add(Late(lease, place))
-    assert len(late) == LATE_RECEIPTS_MAX
+    assert len(late.by_message) == LATE_RECEIPTS_MAX
     assert late.find(heads[0] + TAILS[count - 1]) is None
     assert late.find(heads[1] + TAILS[0]) is not None
 
@@ -285,9 +283,9 @@ def test_a_lease_can_be_bounded_in_all() -> None:
     first = one.receive()
     one.topic.now_ms += 1000
     now_ms, held = one.topic.now_ms, receipts(first)
-    late = one.queue.extend(now_ms, held, visibility_ms=9001, total_ms_max=10_000)
+    late = one.queue.settling.extend(now_ms, held, visibility_ms=9001, total_ms_max=10_000)
     assert errors(late) == ["lease_too_long"]
-    good = one.queue.extend(now_ms, held, visibility_ms=9000, total_ms_max=10_000)
+    good = one.queue.settling.extend(now_ms, held, visibility_ms=9000, total_ms_max=10_000)
     assert errors(good) == [None]
     one.pass_time(8999)
     assert errors(one.ack(first)) == [None]

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.delivery import stats
-from goqueue.delivery.rates import WINDOW_MS, Rates
+from goqueue.delivery.lanes import RATE_WINDOW_MS, Rates
 from tests.unit.delivery.desk import Desk
 
 
 @pytest.mark.parametrize(("count", "every_ms"), [(1, 10), (100, 1_000), (7, 130)])
 def test_a_steady_flow_is_told_within_a_twentieth(count: int, every_ms: int) -> None:
     rates = Rates(2)
-    for now_ms in range(0, 6 * WINDOW_MS, every_ms):
+    for now_ms in range(0, 6 * RATE_WINDOW_MS, every_ms):
         rates.add(1, count, now_ms)
         last_ms = now_ms
     steady = count * 1000 / every_ms
@@ -29,9 +29,9 @@ def test_a_rate_is_what_each_event_has_left(events: list[tuple[int, int]]) -> No
     for pause_ms, count in events:
         now_ms += pause_ms
         rates.add(0, count, now_ms)
-        expected = expected * 2.718281828459045 ** (-pause_ms / WINDOW_MS) + count / 10
+        expected = expected * 2.718281828459045 ** (-pause_ms / RATE_WINDOW_MS) + count / 10
     assert rates.per_second(0, now_ms) == pytest.approx(expected)
-    assert rates.per_second(0, now_ms + 10 * WINDOW_MS) < expected / 20_000 + 1e-9
+    assert rates.per_second(0, now_ms + 10 * RATE_WINDOW_MS) < expected / 20_000 + 1e-9
 
 
 def test_a_clock_that_is_set_back_makes_nothing_grow() -> None:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery.receipts import (
+from goqueue.delivery.leases import (
     HEAD_LENGTH,
-    PLACES,
+    POSITIONS,
     SECRET_BYTES,
     SERIAL_MAX,
     TAILS,
     Receipts,
     check_receipt,
-    place_in,
+    position_in,
 )
 from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
 from goqueue.model.errors import InvalidReceipt
@@ -46,7 +46,7 @@ def test_a_receipt_says_what_was_put_in(
         said = (queue, partition, offsets[place], attempts[place], serial)
         assert check_receipt(head + tail) == said
         assert Receipts(queue, SECRET).read(head + tail) == said
-        assert place_in(tail) == place
+        assert position_in(tail) == place
         for others in (Receipts(queue, SECRET[::-1]), Receipts((queue + 1) % 2**24, SECRET)):
             with pytest.raises(InvalidReceipt):
                 others.read(head + tail)
@@ -72,7 +72,7 @@ def test_no_other_text_is_a_receipt(
 
 def test_every_message_of_a_call_has_a_tail_of_its_own() -> None:
     assert len(set(TAILS)) == RECEIVE_MESSAGES_MAX
-    assert [PLACES[tail] for tail in TAILS] == list(range(RECEIVE_MESSAGES_MAX))
+    assert [POSITIONS[tail] for tail in TAILS] == list(range(RECEIVE_MESSAGES_MAX))
 
 
 @given(st.one_of(st.text(max_size=70), st.text(min_size=44, max_size=44)))

@@ -89,7 +89,7 @@ def test_nothing_changes_before_the_plan_is_carried_out() -> None:
     one = desk()
     one.topic.produce(1)
     (delivery,) = one.receive()
-    plan = one.queue.plan(one.topic.now_ms, [delivery.receipt], 1)
+    plan = one.queue.transactions.plan(one.topic.now_ms, [delivery.receipt], 1)
     assert states(one, 1) == ["leased"]
     assert errors(one.ack([delivery])) == [None]
     assert plan.settled[0].error is None
@@ -101,12 +101,12 @@ def test_prepared_messages_leave_less_room_for_others() -> None:
     one.prepare(one.receive(2))
     assert one.offsets() == [2]
     one.open()
-    assert one.queue.room_for("anna") == 0
+    assert one.queue.limits.room_for("anna") == 0
     one.pass_time(one.settings.visibility_ms)
-    assert one.queue.room_for("anna") == 1
+    assert one.queue.limits.room_for("anna") == 1
     assert one.offsets() == [2]
     one.end(is_commit=True)
-    assert one.queue.room_for("anna") == 2
+    assert one.queue.limits.room_for("anna") == 2
 
 
 def test_a_key_waits_for_the_end_of_the_transaction_that_has_its_message() -> None:
@@ -165,7 +165,7 @@ def test_a_purge_and_retention_finish_what_is_prepared(is_commit: bool) -> None:
     one.topic.produce(4)
     one.prepare(one.receive(3))
     one.topic.starts[0] = 1
-    one.queue.start_moved(0, 1, one.topic.now_ms)
+    one.queue.partitions[0].start_moved(1, one.topic.now_ms)
     assert states(one, 4) == ["done", "prepared", "prepared", "ready"]
     one.queue.purge([4])
     one.save()

@@ -200,7 +200,7 @@ class HostedQueue:
         return TopicPartition(self.topic.name, number)
 
     def take_events(self) -> list[tuple[int, list[Event]]]:
-        return self.queue.take_events()
+        return self.queue.outbox.take_events()
 
     def saved(self) -> Promise[None]:
         return self._journal.saved(self)
@@ -278,7 +278,7 @@ class HostedQueue:
             return
         for receiver in list(self._receivers):
             # A consumer at its limit must not block those behind it.
-            if self.queue.room_for(receiver.consumer) and not self._try(receiver):
+            if self.queue.limits.room_for(receiver.consumer) and not self._try(receiver):
                 break
         if self._hasty and not (self._is_awaiting or self._is_searching):
             self._dismiss()
@@ -360,7 +360,7 @@ class HostedQueue:
             picks = queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
             if not picks:
                 break
-            room_read = min(room, LOOK_BYTES_MAX) if queue.is_scanning else room
+            room_read = min(room, LOOK_BYTES_MAX) if queue.fairness.is_scanning else room
             reading = self._read(picks, room_read, is_first=not received)
             handed = queue.lease(
                 now_ms,
@@ -377,7 +377,7 @@ class HostedQueue:
             room = room - _bytes_of(given) if reads_ahead else reading.room
             self._is_awaiting = self._is_awaiting or reading.is_awaiting
             is_stopped = reading.error is not None or reading.is_awaiting
-            if is_stopped and queue.stop_scanning():
+            if is_stopped and queue.fairness.stop_scanning():
                 is_stopped = False  # There are messages that were set aside before.
             elif reading.error is not None and not received:
                 raise reading.error
@@ -456,13 +456,13 @@ class HostedQueue:
 
     def settle(self) -> list[Promise[None]]:
         """Journal the queue's events, send its dead letters, and set the timer."""
-        if self.queue.has_events:
+        if self.queue.outbox.events:
             self._journal.changed(self)
         return self._carry_out()
 
     def _carry_out(self) -> list[Promise[None]]:
         """Do the same where the journal is already notified."""
-        letters = self.queue.take_dead_letters()
+        letters = self.queue.outbox.take_dead_letters()
         self._set_alarm()
         return self._letter_writer.send(self, letters) if letters else []
 
@@ -479,7 +479,7 @@ class HostedQueue:
             promise.resolve(results)
             return promise
         # A result without a change must not come from an owner that was replaced unnoticed.
-        is_proof_needed = not self._is_alone and not self.queue.has_events
+        is_proof_needed = not self._is_alone and not self.queue.outbox.events
         waits = [self._journal.prove(self.group_id)] if is_proof_needed else []
         waits += [self._journal.saved(self), *self._carry_out()]
         self.wake()
@@ -501,14 +501,13 @@ class HostedQueue:
     def letter_intents(self, number: int, event: DeadLetterIntent) -> Promise[None]:
         """Journal messages that are about to be written as dead letters; resolves when durable."""
         self.queue.partitions[number].record(event)
-        self.queue.mark_changed(number)
         return self._journal.saved(self)
 
     def note_dead_lettered(
         self, letters: list[DeadLetter], letter_topic: Topic, end: int
     ) -> Promise[None]:
         """Journal letters that their topic has before offset `end`; resolves when durable."""
-        self.queue.note_dead_lettered(
+        self.queue.settling.note_dead_lettered(
             letters, self._clock.now_ms(), topic_id=letter_topic.id, end=end
         )
         self.wake()
@@ -516,7 +515,7 @@ class HostedQueue:
         return self._journal.saved(self)
 
     def given_up(self, letters: list[DeadLetter]) -> None:
-        self.queue.given_up(letters, self._clock.now_ms())
+        self.queue.settling.given_up(letters, self._clock.now_ms())
         self.settle()
         self.wake()
 

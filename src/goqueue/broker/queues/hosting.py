@@ -30,6 +30,7 @@ from goqueue.delivery import (
     Ledger,
     LedgerKey,
     Moved,
+    PartitionLog,
     Queue,
     Unacked,
     check_queue_settings,
@@ -321,7 +322,6 @@ class QueueHosts:
             hosted.queue.purge(ends)
         else:
             hosted.queue.partitions[0].record(Moved(0))  # so that the journal has the queue
-            hosted.queue.mark_changed(0)
         return hosted
 
     def _host(self, group: HostedGroup, topic: Topic) -> HostedQueue:
@@ -367,12 +367,14 @@ class QueueHosts:
             hosted.read_from(lanes.source, is_known=lanes.is_known)
             queue.add_partition(
                 ledgers.setdefault(number, Ledger()),
-                lanes.index,
-                lanes.arrivals,
-                log_start=lanes.source.start_offset,
-                # A replica may end before offsets in the journal, and still has to catch up.
-                log_end=log_end if self.leaders is None else _NO_END,
-                high_watermark=lanes.stable_end,
+                PartitionLog(
+                    lanes.index,
+                    lanes.arrivals,
+                    start=lanes.source.start_offset,
+                    # A replica may end before offsets in the journal, and still has to catch up.
+                    end=log_end if self.leaders is None else _NO_END,
+                    high_watermark=lanes.stable_end,
+                ),
                 now_ms=self._clock.now_ms(),
                 arrived=arrived_in(self._clock, lanes.source, group.settings.delay_ms),
             )

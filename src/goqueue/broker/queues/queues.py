@@ -333,7 +333,7 @@ class Queues:
     def ack(self, name: str, receipts: Sequence[str]) -> Promise[Outcomes]:
         """Acknowledge messages; return the outcome of each receipt, in order."""
         now_ms = self._clock.now_ms()
-        return self._settle(name, receipts, lambda queue, some: queue.ack(now_ms, some))
+        return self._settle(name, receipts, lambda queue, some: queue.settling.ack(now_ms, some))
 
     def nack(
         self, name: str, receipts: Sequence[str], *, delay_ms: int | None = None
@@ -343,7 +343,7 @@ class Queues:
             _check("delay_ms", delay_ms, 0, DELAY_MS_MAX)
         now_ms = self._clock.now_ms()
         return self._settle(
-            name, receipts, lambda queue, some: queue.nack(now_ms, some, delay_ms=delay_ms)
+            name, receipts, lambda queue, some: queue.settling.nack(now_ms, some, delay_ms=delay_ms)
         )
 
     def reject(
@@ -354,7 +354,7 @@ class Queues:
             raise InvalidRequest(f"A reason has at most {REASON_LENGTH_MAX} characters.")
         now_ms = self._clock.now_ms()
         return self._settle(
-            name, receipts, lambda queue, some: queue.reject(now_ms, some, reason=reason)
+            name, receipts, lambda queue, some: queue.settling.reject(now_ms, some, reason=reason)
         )
 
     def extend(
@@ -374,7 +374,7 @@ class Queues:
         return self._settle(
             name,
             receipts,
-            lambda queue, some: queue.extend(
+            lambda queue, some: queue.settling.extend(
                 now_ms, some, visibility_ms=until, total_ms_max=total_ms_max
             ),
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from goqueue.delivery import TAILS, Delivery, Lease
+from goqueue.delivery.grants import Granted
 from goqueue.model.batch import Record
 from goqueue.model.columns import Columns, PackedColumns, unpack_columns
 
@@ -132,19 +133,19 @@ def _pack_lease(lease: Lease) -> _PackedLease:
 
 def _unpack_lease(packed: _PackedLease) -> Lease:
     """Return a lease for display, which cannot be used to settle messages."""
+    granted = Granted(
+        0,
+        packed.consumer,
+        packed.granted_ms,
+        packed.until_ms,
+        packed.offsets,
+        packed.attempts,
+    )
     return Lease(
-        id=0,
+        granted,
+        packed.partition,
+        packed.lanes,
         head=packed.head,
         tails=TAILS[: len(packed.offsets)] if packed.tails is None else packed.tails,
-        consumer=packed.consumer,
-        partition=packed.partition,
-        offsets=packed.offsets,
-        attempts=packed.attempts,
-        lanes=packed.lanes,
-        until_ms=packed.until_ms,
-        out=bytearray(),
-        out_count=0,
-        wake_ms=packed.until_ms,
-        granted_ms=packed.granted_ms,
         firsts_ms=packed.firsts_ms,
     )

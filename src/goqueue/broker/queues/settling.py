@@ -84,4 +84,4 @@ def _issuer(queues: list[HostedQueue], receipt: str) -> HostedQueue | None:
     """Return the queue that issued a receipt; more than one candidate is very rare."""
     if len(queues) < 2:
         return queues[0] if queues else None
-    return next((one for one in queues if one.queue.has_issued(receipt)), queues[0])
+    return next((one for one in queues if one.queue.settling.has_issued(receipt)), queues[0])

@@ -121,7 +121,7 @@ class QueueSources:
         known, start = hosted.queue.partitions[number], lanes.source.start_offset
         if known.log_start < start:
             # Do this while the former index still covers the offsets that the new one lacks.
-            hosted.queue.start_moved(number, start, self._clock.now_ms())
+            known.start_moved(start, self._clock.now_ms())
         known.index, known.arrivals = lanes.index, lanes.arrivals
         former, hosted.sources[number] = hosted.sources[number], lanes.source
         self.reader.drop(former)
@@ -144,7 +144,7 @@ class QueueSources:
         for hosted in self.by_topic.get(topic.id, ()):
             known = hosted.queue.partitions[number] if number < len(hosted.sources) else None
             if known is not None and known.index is lanes.index and known.log_start < start:
-                hosted.queue.start_moved(number, start, self._clock.now_ms())
+                known.start_moved(start, self._clock.now_ms())
                 hosted.wake()
                 is_news = True
         return is_news

@@ -60,7 +60,7 @@ class TransactionalAcks:
             return promise
         last_offset = journal.prepare(group.id, events, identity)
         for hosted, plan in plans.items():
-            hosted.queue.prepare(plan)
+            hosted.queue.transactions.prepare(plan)
             hosted.settle()
 
         def committed(error: GoQueueError | None) -> None:
@@ -80,7 +80,9 @@ class TransactionalAcks:
         plans: dict[HostedQueue, Preparation] = {}
         for hosted, places in route(list(group.queues.values()), receipts, outcomes).items():
             some = [receipts[place] for place in places]
-            plan = plans[hosted] = hosted.queue.plan(now_ms, some, identity.producer_id)
+            plan = plans[hosted] = hosted.queue.transactions.plan(
+                now_ms, some, identity.producer_id
+            )
             for place, settled in zip(places, plan.settled, strict=True):
                 outcomes[place] = settled.error
         return plans
@@ -98,7 +100,7 @@ class TransactionalAcks:
         now_ms = self._clock.now_ms()
         for hosted in queues:
             self._observe(hosted, producer_id, is_commit=is_commit)
-            hosted.queue.end_transaction(producer_id, now_ms, is_commit=is_commit)
+            hosted.queue.transactions.end(producer_id, now_ms, is_commit=is_commit)
             hosted.settle()
             hosted.wake()
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from goqueue.config import CompactionSettings, StorageSettings, TopicSettings
-from goqueue.delivery.lanes import LANE_NAMES
-from goqueue.delivery.settings import DEFAULT_WEIGHTS, LaneSettings
+from goqueue.delivery.settings import DEFAULT_WEIGHTS, LANE_NAMES, LaneSettings
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidTopicSetting
 from goqueue.partition import PartitionSettings

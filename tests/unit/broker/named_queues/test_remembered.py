@@ -9,8 +9,7 @@ from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.named_queues.purging import Purges
 from goqueue.broker.named_queues.resting_names import NAMES_MAX, RestingNames
 from goqueue.broker.queues.received import Received, ReceivedRun
-from goqueue.delivery.leases import Leases, Unacked
-from goqueue.delivery.receipts import Receipts
+from goqueue.delivery.leases import Leases, Receipts, Unacked
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
 from goqueue.model.columns import decode_columns
 from goqueue.model.errors import PurgeInProgress, QueueDeletedRecently
@@ -23,14 +22,13 @@ def received(*values: bytes) -> Received:
     batch = encode_batch([Record(None, value) for value in values], base_offset=70)
     columns = decode_columns(read_header(batch), batch[HEADER_BYTES:])
     offsets = range(69, 70 + len(values))
-    lease = Leases(Receipts(1), Unacked()).grant(
+    lease, _ = Leases(Receipts(1), Unacked()).grant(
         "anna",
         3,
         offsets,
         bytes([1]) * len(offsets),
         bytes(len(offsets)),
         now_ms=4000,
-        firsts_ms=None,
         until_ms=5000,
     )
     found = Received("orders")

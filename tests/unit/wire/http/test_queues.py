@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.received import ReceivedRun
 from goqueue.delivery import LANE_NAMES, Unacked
-from goqueue.delivery.leases import Leases
-from goqueue.delivery.receipts import Receipts
+from goqueue.delivery.leases import Leases, Receipts
 from goqueue.loop.promise import Promise
 from goqueue.model import decode_reference, decoding
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
@@ -86,14 +85,13 @@ def test_messages_shown_together_are_what_each_is_alone(
     if data.draw(st.booleans()):
         picked = sorted(data.draw(st.sets(st.sampled_from(range(len(records))), min_size=1)))
     offsets = [70 + place for place in picked]
-    lease = Leases(Receipts(1), Unacked()).grant(
+    lease, _ = Leases(Receipts(1), Unacked()).grant(
         "anna",
         3,
         [1, 2, *offsets],
         [1, 1, *range(2, 2 + len(offsets))],
         bytes(place % 5 for place in range(2 + len(offsets))),
         now_ms=4000,
-        firsts_ms=None,
         until_ms=5000,
     )
     run = ReceivedRun(columns, picked, lease, 2)

@@ -1,22 +1,81 @@
-"""Read-only inspection of a queue."""
+"""Inspection of a queue: its statistics, and the state of single messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
 
 from goqueue.delivery.fairness import ASIDE_MS
-from goqueue.delivery.lanes import LANE_COUNT, LANE_NAMES
+from goqueue.delivery.lanes import Rates
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.queue import Queue
-from goqueue.delivery.rates import Rates
-from goqueue.delivery.views import (
-    LaneStats,
-    MessageState,
-    PartitionStats,
-    QueueStats,
-)
+from goqueue.delivery.settings import LANE_COUNT, LANE_NAMES
+from goqueue.delivery.settling import Totals
 
 PEEK_MESSAGES_MAX = 1000
+
+State = Literal[
+    "ready", "leased", "prepared", "retrying", "parked", "dead_lettering", "done", "not_there"
+]
+
+
+class MessageState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one message in one group."""
+
+    partition: int
+    offset: int
+    lane: str
+    state: State
+    attempts: int = 0  # deliveries, including the current one
+    consumer: str | None = None
+    until_ms: int | None = None  # when the lease expires
+    due_ms: int | None = None  # when it may be delivered again
+
+
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    lane: str
+    ready: int
+    in_flight: int
+    in_total: int
+    out_total: int
+    in_per_second: float  # recent rate, mostly the last ten seconds
+    out_per_second: float
+    oldest_age_ms: int
+    longest_wait_ms: int
+
+
+class PartitionStats(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    ready: int
+    in_flight: int
+    retrying: int
+    parked: int
+    dead_lettering: int
+    prepared: int  # of those in flight: acknowledged in a transaction that has not ended
+    delayed: int  # not yet visible because of the initial delay
+    in_total: int
+    out_total: int
+    in_per_second: float
+    out_per_second: float
+    done_before: int  # everything below this offset is done
+    high_watermark: int
+    oldest_age_ms: int
+    lanes: Sequence[int]  # ready messages in each lane
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    ready: int
+    in_flight: int
+    retrying: int
+    parked: int
+    dead_lettering: int
+    prepared: int
+    delayed: int
+    totals: Totals
+    lanes: Sequence[LaneStats]
+    partitions: Sequence[PartitionStats]
 
 
 def peek(queue: Queue, number: int, offsets: Sequence[int]) -> list[MessageState]:
@@ -34,7 +93,7 @@ def peek(queue: Queue, number: int, offsets: Sequence[int]) -> list[MessageState
                         lease.until_of(index),
                         lease.attempts[index],
                     )
-    parked = wanted.intersection(partition.lines.parked())
+    parked = wanted.intersection(partition.key_order.parked())
     return [_state(partition, offset, leased, parked) for offset in offsets]
 
 
@@ -142,7 +201,7 @@ def _partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
         ready=sum(partition.ready) + held_up,
         in_flight=sum(partition.in_flight),
         retrying=partition.retrying_count,
-        parked=partition.lines.parked_count,
+        parked=partition.key_order.parked_count,
         dead_lettering=len(partition.pending_letters),
         prepared=len(partition.prepared),
         delayed=_delayed(partition),
