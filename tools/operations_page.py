@@ -13,7 +13,7 @@ assert Gate is not None, "importing it fills the table"
 INTRODUCTION = """\
 # Operations
 
-Written by `make docs-operations` from the areas in `src/goqueue/broker/gate/areas`; change them there.
+Written by `make docs-operations` from `src/goqueue/broker/gate/areas`; change it there.
 
 Everything that a front end can ask of a broker, whatever its protocol
 ([ADR 47](adr/0047-one-gate.md)). *Action* and *resources* are what a client must be allowed, in the
