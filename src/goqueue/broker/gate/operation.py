@@ -14,9 +14,10 @@ by name, and have types that can be sent to another node.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from goqueue.loop.promise import Promise, promised
@@ -176,7 +177,7 @@ def _perform(
         return _rejected(error)
     if isinstance(answer, Promise):
         return answer
-    assert isinstance(answer, Coroutine)
+    assert isinstance(answer, CoroutineType)
     return promised(answer)
 
 
