@@ -1,4 +1,4 @@
-"""Answers for one batch each, laid out by hand, and where such batches go."""
+"""Responses for single batches, encoded by hand, and the partitions that such batches go to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH_BYTES = 4
 
 @cache
 def _form(name_bytes: int, version: int) -> tuple[Struct, int, tuple[int, ...]]:
-    """How answers are laid out for names of a length; where the offset is; what they end with."""
+    """The form of responses for topic names of a length: prefix, position of the offset, end."""
     text = f"{name_bytes}s"
     ending: tuple[int, ...]
     if version >= FLEXIBLE_FROM:
@@ -29,15 +29,16 @@ def _form(name_bytes: int, version: int) -> tuple[Struct, int, tuple[int, ...]]:
 
 
 class Layout:
-    """How answers for one partition are laid out in one version.
+    """The layout of responses for one partition in one version.
 
-    There may be thousands. So they share their form, and each keeps what most of its answers are.
+    There may be thousands of partitions. So layouts share their form, and each caches its usual
+    response.
     """
 
     __slots__ = ("_after", "_before", "_form", "_start_offset", "_template", "offset_at")
 
     def __init__(self, name: bytes, number: int, version: int) -> None:
-        # Flexible versions have counts and lengths one larger than what they count.
+        # In flexible versions counts and lengths are encoded as one more than their value.
         more = version >= FLEXIBLE_FROM
         self._before = (1 + more, len(name) + more, name, 1 + more, number)
         self._form, self.offset_at, self._after = _form(len(name), version)
@@ -59,7 +60,7 @@ class Layout:
         )
 
     def template(self, start_offset: int) -> bytes:
-        """The answer for a stored batch, but for its correlation id and its offset."""
+        """The response for a stored batch, without its correlation id and its offset."""
         if start_offset != self._start_offset:
             self._template = self.pack(0, 0, -1, -1, start_offset)
             self._start_offset = start_offset
@@ -74,7 +75,7 @@ class Route(NamedTuple):
 
 
 def find_route(grants: Grants, key: bytes) -> Route | None:
-    """Where a request leads; None when the client cannot write there, and the handler says why."""
+    """The route of a request; None if the client cannot write there, and the handler reports why."""
     route: Route | None = grants.routes.get(key)
     if route is not None:
         return route

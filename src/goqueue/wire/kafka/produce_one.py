@@ -1,7 +1,7 @@
-"""The commonest request by far, read and answered by hand: one batch for one partition.
+"""Decodes and answers the most frequent request by hand: one batch for one partition.
 
-It says the same as the generated codec with the handler in `handlers/produce.py`, in a third of
-the steps. Whatever does not have exactly this form, or fails, is left to them.
+It has the same effect as the generated codec with the handler in `handlers/produce.py`, in a third
+of the steps. Requests of any other form, and failures, are left to them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ACKS_ALL = -1
 
 
 class Answer:
-    """The place of the answer in the line of its connection."""
+    """The entry of the response in the queue of its connection."""
 
     __slots__ = (
         "_connection",
@@ -51,7 +51,7 @@ class Answer:
         self.parts: list[Part] = []
 
     def __call__(self, error: GoQueueError | None) -> None:
-        """The batch is committed, or never will be."""
+        """Respond when the batch is committed or has failed."""
         stored, start_offset = self._stored, self._writer.log_start_offset
         code, base_offset = 0, stored.base_offset
         if error is not None:
@@ -73,7 +73,7 @@ def produce_one(
     correlation_id: int,
     at: int,
 ) -> bool:
-    """Handle the request whose body begins at `at`; False leaves it untouched."""
+    """Handle the request whose body starts at `at`; False leaves it unhandled."""
     parsed = parse_produce(frame, at, version)
     if parsed is None:
         return False
@@ -83,11 +83,11 @@ def produce_one(
         return False
     writer, layout = route
     if writer.shortage is not None:
-        return False  # It depends on what the client wants to wait for.
+        return False  # Depends on the acks that the client requests.
     try:
         stored = writer.produce(frame[start:end])
     except GoQueueError:
-        return False  # Nothing was stored; the general way will say why.
+        return False  # Nothing was stored; the general path reports why.
     if writer.is_committed(stored):
         answer = layout.pack(
             correlation_id, 0, stored.base_offset, stored.timestamp_ms, writer.log_start_offset

@@ -61,7 +61,7 @@ def check_attributes(attributes: Attributes | None) -> None:
 
 
 def check_trace(attributes: Attributes | None) -> str | None:
-    """Validate the only system attribute that can be sent; it does not count for the message size."""
+    """Validate the only system attribute that can be sent; it does not count for the size."""
     for name, one in (attributes or {}).items():
         if name != TRACE:
             raise InvalidParameterValue(

@@ -131,7 +131,7 @@ def sign(canonical: str, claim: Claim, secret: str) -> str:
 
 @lru_cache(maxsize=128)
 def _signing_key(secret: str, day: str, region: str, service: str) -> bytes:
-    """The derived key of one day, region and service; cached, as clients use it for many requests."""
+    """The derived key of a day, region and service; cached, as clients use it many times."""
     key = f"AWS4{secret}".encode()
     for word in (day, region, service, _TERMINATOR):
         key = hmac.new(key, word.encode(), sha256).digest()
