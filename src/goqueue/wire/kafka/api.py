@@ -13,7 +13,7 @@ _MESSAGES: Final = "goqueue.wire.kafka.messages"
 
 
 class Codec(Protocol):
-    """A module of `messages`: the structs of one API and the functions that encode and decode them."""
+    """A module of `messages`: the structs of one API, and functions to encode and decode them."""
 
     Request: type[Any]
     Response: type[Any]

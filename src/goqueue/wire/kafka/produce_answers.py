@@ -75,7 +75,7 @@ class Route(NamedTuple):
 
 
 def find_route(grants: Grants, key: bytes) -> Route | None:
-    """The route of a request; None if the client cannot write there, and the handler reports why."""
+    """The route of a request; None if the client cannot write there. The handler reports why."""
     route: Route | None = grants.routes.get(key)
     if route is not None:
         return route

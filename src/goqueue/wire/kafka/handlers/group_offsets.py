@@ -156,7 +156,7 @@ async def offset_fetch(
 def _refused_partitions(
     wanted: Mapping[str, list[int]], code: ErrorCode
 ) -> fetched.OffsetFetchResponse:
-    """Report an error of the whole group for each partition, where a response has no other field."""
+    """Report an error of the whole group for each partition; the response has no other field."""
     return fetched.OffsetFetchResponse(
         topics=[
             fetched.OffsetFetchResponseTopic(
