@@ -1,4 +1,4 @@
-"""What a Kafka API is: a key, a name, the versions we speak and the codec of its messages."""
+"""Describes a Kafka API: its key, name, supported versions, and the codec of its messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MESSAGES: Final = "goqueue.wire.kafka.messages"
 
 
 class Codec(Protocol):
-    """A module of `messages`: the structs of one API and the functions that carry them."""
+    """A module of `messages`: the structs of one API, and functions to encode and decode them."""
 
     Request: type[Any]
     Response: type[Any]
@@ -28,7 +28,7 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. Its codec is imported when it is first asked for."""
+    """One API. Its codec is imported on first use."""
 
     key: int
     name: str
@@ -36,7 +36,7 @@ class Api:
     version_max: int
     flexible_from: int | None  # None: no version has compact types and tagged fields
     module: str  # in `messages`
-    is_latest_unstable: bool = False  # Kafka may still change `version_max`; do not advertise it
+    is_latest_unstable: bool = False  # Kafka may still change `version_max`; it is not advertised
 
     @property
     def codec(self) -> Codec:
@@ -56,8 +56,8 @@ class Api:
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        # A client asks for ApiVersions before it knows which versions the broker speaks, so it
-        # must be able to read the answer whatever version the broker chose.
+        # A client sends ApiVersions before it knows which versions the broker supports, so it must
+        # be able to read the response whatever version the broker chooses.
         if self.key == API_VERSIONS_KEY:
             return 0
         return 1 if self.is_flexible(version) else 0

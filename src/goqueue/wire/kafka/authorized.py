@@ -1,7 +1,6 @@
-"""Authorized operations: what a client may do, as the bit fields that Kafka tools ask for.
+"""Authorized operations: what a client may do, as the bit fields that Kafka tools request.
 
-Without a policy everybody may do everything, which is what Apache Kafka answers without an
-authorizer.
+Without a policy all operations are allowed, as in Apache Kafka without an authorizer.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from goqueue.broker.gate import Gate
     from goqueue.model.session import Session
 
-# The numbers of operations in access control lists.
+# The codes of operations in access control lists.
 _NUMBERS: Final[Mapping[Action, int]] = {
     Action.READ: 3,
     Action.WRITE: 4,

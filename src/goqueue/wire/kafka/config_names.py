@@ -1,4 +1,4 @@
-"""Kafka's names of settings, and what they are called inside."""
+"""Maps Kafka's names of settings to ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from goqueue.broker.gate.areas.configs import CATCHING_UP, FEEDING, HEARTBEAT_MS, SESSION_MS
 
-# The node's setting that is the default of a topic's, where Kafka has one.
+# The broker settings that are defaults of topic settings, if Kafka has one.
 OF_NODE: Final[Mapping[str, str]] = {
     "cleanup_policy": "log.cleanup.policy",
     "compression_type": "compression.type",
@@ -35,16 +35,16 @@ OF_NODE: Final[Mapping[str, str]] = {
 }
 TOPIC_DEFAULT: Final[Mapping[str, str]] = {name: setting for setting, name in OF_NODE.items()}
 
-# The node's setting that is the default of a group's.
+# The broker settings that are defaults of group settings.
 OF_GROUP: Final[Mapping[str, str]] = {
     SESSION_MS: "group.consumer.session.timeout.ms",
     HEARTBEAT_MS: "group.consumer.heartbeat.interval.ms",
 }
 
-# What limits copying between nodes.
+# Limits on replication traffic.
 FEEDING_RATE: Final = "leader.replication.throttled.rate"
 CATCHING_UP_RATE: Final = "follower.replication.throttled.rate"
-# Tools take it back together with those. A node has one folder: nothing moves between several.
+# Tools reset it together with those. A node has one data folder, so nothing moves between folders.
 FOLDERS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 RATES: Final[Mapping[str, str]] = {
     FEEDING_RATE: FEEDING,

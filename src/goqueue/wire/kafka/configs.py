@@ -1,4 +1,4 @@
-"""Settings of topics, nodes and groups, described as Kafka tools expect them.
+"""Describes the settings of topics, nodes and groups as Kafka tools expect them.
 
 A value comes from the first of several layers that has one; the layers below it are its synonyms.
 """
@@ -65,7 +65,7 @@ def describe_topic(defaults: DefaultLayers, own: Mapping[str, str]) -> list[Conf
 
 
 def _default_layers(defaults: DefaultLayers, name: str) -> tuple[Synonym, ...]:
-    """What a topic's setting is by default, from the layer that counts down to the last."""
+    """The default layers of a topic setting, highest precedence first."""
     node_name = OF_NODE.get(name)
     if node_name is None:
         return ()
@@ -81,7 +81,7 @@ def _default_layers(defaults: DefaultLayers, name: str) -> tuple[Synonym, ...]:
 
 
 def describe_group(settings: GroupSettings, own: Mapping[str, str]) -> list[Config]:
-    """The settings of a group whose members' assignment the broker computes."""
+    """The settings of a group of the consumer protocol."""
     node, plain = _group_times(settings), _group_times(built_in_settings().groups)
     configs = []
     for name, node_name in OF_GROUP.items():
@@ -107,7 +107,7 @@ def _group_times(groups: GroupSettings) -> dict[str, str]:
 
 
 def describe_all_nodes(defaults: DefaultLayers) -> list[Config]:
-    """What was changed for all nodes, and nothing else."""
+    """The settings that were changed for all nodes."""
     configs = []
     for name in sorted(defaults.all_nodes.keys() & OF_NODE.keys()):
         layer = Synonym(OF_NODE[name], defaults.all_nodes[name], SOURCE_DYNAMIC_DEFAULT)
@@ -175,7 +175,7 @@ def _topic_defaults(defaults: DefaultLayers) -> list[Config]:
 
 
 def _throttles(throttles: Mapping[str, int]) -> list[Config]:
-    """The throttles that a node has been given while it runs."""
+    """The replication throttles set on a node at run time."""
     about = "Bytes per second to or of copies that are not in sync."
     return [
         Config(
@@ -192,7 +192,7 @@ def _throttles(throttles: Mapping[str, int]) -> list[Config]:
 
 
 def _node_values(settings: Settings) -> dict[str, tuple[str | None, str]]:
-    """Values and kinds of what is set in the node's configuration alone."""
+    """Values and types of the settings that only the node's configuration file has."""
     groups, transactions = settings.groups, settings.transactions
     return {
         "auto.create.topics.enable": (_boolean(settings.topics.auto_create), "boolean"),

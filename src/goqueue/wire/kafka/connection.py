@@ -1,7 +1,8 @@
-"""One Kafka connection without its socket: request bytes in, answers out, in order.
+"""One Kafka connection without its socket: request bytes in, responses out, in order.
 
-Requests may be answered late and out of turn; each takes a place in a line, and answers leave
-the line from its head. When too many requests wait, the connection asks not to be read.
+Requests may complete out of order; each has an entry in a queue, and responses are sent from the
+head of the queue. If too many requests are pending, the connection asks not to be read
+(back-pressure).
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ _log = logging.getLogger(__name__)
 
 
 class Waiting(Protocol):
-    """A request whose answer has its place in the line."""
+    """A request whose response has an entry in the queue."""
 
     is_done: bool
     parts: list[Part]
 
 
 class Call:
-    """One request: who asks, in which version, and the place of its answer in the line."""
+    """One request: its client, its version, and the entry of its response in the queue."""
 
     __slots__ = (
         "connection",
@@ -81,11 +82,11 @@ class Call:
 
     @property
     def client_host(self) -> str:
-        """The client's address in the form that Kafka's tools show and parse."""
+        """The client's address in the format that Kafka's tools show and parse."""
         return f"/{self.session.client_host}"
 
     def answer(self, response: Any) -> None:
-        """Put the answer in its place; it leaves when all before it have left."""
+        """Set the response; it is sent when all before it have been sent."""
         served = self.served
         parts: list[Any] = [b""]
         try:
@@ -101,11 +102,11 @@ class Call:
         self.parts = parts
         self.is_done = True
         self.connection.advance()
-        if self.parts:  # It waits for those before it.
+        if self.parts:  # Earlier responses are not ready.
             self.connection.early_bytes += length
 
     def answer_nothing(self) -> None:
-        """The client wants no answer."""
+        """Complete a request that has no response."""
         self.is_done = True
         self.connection.advance()
 
@@ -116,12 +117,12 @@ class Call:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """A handler has failed in a way it does not know: end the connection, not the node."""
+        """Close the connection after an unexpected error of a handler; the node continues."""
         self.connection.fail(self.served.name, error)
 
 
 class Connection:
-    """The protocol state of one client's connection."""
+    """The protocol state of one client connection."""
 
     __slots__ = (
         "_calls",
@@ -164,9 +165,9 @@ class Connection:
         self.identify(Session(front.listener, client_host=client_host))
         self.is_closed = False
         self.is_flushing = False
-        self.round_heard = -1  # when the gatherer of small batches has last taken one from here
-        self.unsent_bytes = 0  # kept up to date by whoever owns the socket
-        self.early_bytes = 0  # of answers that are made and wait for those before them
+        self.round_heard = -1  # the round in which the gatherer last took a small batch from here
+        self.unsent_bytes = 0  # updated by the owner of the socket
+        self.early_bytes = 0  # of responses that are ready and wait for earlier ones
         self.cancellations: dict[object, Callable[[], None]] = {}
 
     def identify(self, session: Session) -> None:
@@ -176,7 +177,7 @@ class Connection:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether requests must wait until earlier answers are made and taken."""
+        """Whether requests must wait until earlier responses are ready and sent."""
         front = self._front
         return (
             len(self._calls) >= front.requests_in_flight_max
@@ -186,11 +187,11 @@ class Connection:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client waits for us, not we for the client."""
+        """Whether the client waits for us, rather than we for the client."""
         return bool(self._calls) and not self.unsent_bytes
 
     def receive(self, data: memoryview) -> int:
-        """Handle the whole requests that `data` begins with; return how many bytes they have."""
+        """Handle the complete requests at the start of `data`; return how many bytes they have."""
         at, end, front = 0, len(data), self._front
         gatherer, one_by_one = front.gatherer, 0
         while end - at >= 4 and not self.is_closed and not self.is_blocked:
@@ -203,7 +204,8 @@ class Connection:
                 if run is not None and gatherer.take(self, data, at, run):
                     at = run[0]
                     continue
-                # What a run needed a closer look for is found by looking at each of its requests.
+                # The run contains a request that needs individual handling; handle its requests one
+                # by one.
                 one_by_one = 0 if run is None else run[2] - 1
             (length,) = _LENGTH.unpack_from(data, at)
             if not 8 <= length <= front.request_bytes_max:
@@ -221,13 +223,13 @@ class Connection:
                 front.put_off(self)
                 break
             if self.round_heard == gatherer.rounds:
-                gatherer.store()  # What this client has sent before comes first.
+                gatherer.store()  # Earlier requests of this client come first.
             self._handle(data[at + 4 : stop])
             at = stop
         return at
 
     def _must_wait(self, frame: memoryview) -> bool:
-        """While the node is not ready it tells where to go, and keeps what else is asked."""
+        """Hold a request until the node is ready, unless it is about versions or metadata."""
         if _HEAD.unpack_from(frame)[0] in _EARLY_KEYS:
             return False
         self._is_held = True
@@ -240,7 +242,7 @@ class Connection:
             self._unblock()
 
     def wanted_bytes(self, data: memoryview) -> int:
-        """How many bytes the request has that `data` begins with."""
+        """The size of the request at the start of `data`."""
         if len(data) < 4:
             return 4
         return 4 + int(_LENGTH.unpack_from(data, 0)[0])
@@ -249,7 +251,7 @@ class Connection:
         self._calls.append(call)
 
     def advance(self) -> None:
-        """Send the answers at the head of the line, together with what else this turn brings."""
+        """Send the responses at the head of the queue, together with others of this iteration."""
         calls, outbox = self._calls, self._outbox
         was_full = len(calls) >= self._front.requests_in_flight_max
         was_early = self.early_bytes > 0
@@ -264,12 +266,12 @@ class Connection:
         if outbox and not self.is_flushing:
             self.is_flushing = True
             self._front.flush_later(self)
-        # Of what blocks, only the length of the line can have become less here.
+        # Of the causes of blocking, only the length of the queue can have decreased here.
         if was_full and not self.is_blocked:
             self._unblock()
 
     def answer_at_once(self, answer: bytes) -> bool:
-        """Send an answer that has not stood in line; False, and nothing done, if others do."""
+        """Send a response that has no entry in the queue; False, without effect, if others wait."""
         if self._calls:
             return False
         self._outbox.append(answer)
@@ -287,7 +289,7 @@ class Connection:
             self._send(outbox)
 
     def closed(self) -> None:
-        """The socket is gone; nobody waits for the answers any more."""
+        """The socket is closed; drop all responses."""
         self.is_closed = True
         cancellations, self.cancellations = self.cancellations, {}
         for cancel in cancellations.values():
@@ -296,7 +298,8 @@ class Connection:
         self._outbox.clear()
         if self._is_held:
             self._front.let_go(self)
-        # The socket's side refers to this one; both go at once when this one lets go of it.
+        # The socket's object refers to this one; dropping the reference breaks the cycle, so that
+        # both are freed at once.
         self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
 
     def fail(self, what: str, error: Exception) -> None:
@@ -305,7 +308,7 @@ class Connection:
             self._close()
 
     def refuse(self, reason: str) -> None:
-        """End the connection because of what its client did."""
+        """Close the connection because of an error of its client."""
         _log.info("closing the connection of %s: %s", self.session.client_host, reason)
         if not self.is_closed:
             self._close()
@@ -318,7 +321,7 @@ class Connection:
         if not served.version_min <= version <= served.version_max:
             if key != API_VERSIONS_KEY:
                 raise MalformedRequest(f"{served.name} version {version} is not served here.")
-            # The client may read this answer only in the oldest version.
+            # The client may understand this response only in the oldest version.
             call = Call(self, served, 0, correlation_id)
             self._calls.append(call)
             call.answer(self._front.unsupported_api_versions())
@@ -353,7 +356,7 @@ class Connection:
             start(result, call.settle)
 
     def _read_client_id(self, frame: memoryview, header_version: int) -> int:
-        """Read the rest of the header; clients repeat theirs, so the last one is remembered."""
+        """Read the rest of the header. Clients repeat their id, so the last one is cached."""
         known = self._client_id_bytes
         end = 8 + len(known)
         if known and frame[8:end] == known:
@@ -369,11 +372,11 @@ class Connection:
 
 
 def _send_nothing(_: list[Part]) -> None:
-    """The socket is gone."""
+    """Used after the socket was closed."""
 
 
 def _do_nothing() -> None:
-    """The socket is gone."""
+    """Used after the socket was closed."""
 
 
 def _wrong_length(length: int, most: int) -> MalformedRequest:

@@ -1,4 +1,4 @@
-"""The one table from our errors to Kafka's error codes."""
+"""The table that maps our errors to Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -223,19 +223,19 @@ def code_of(error: errors.GoQueueError) -> ErrorCode:
 def transaction_code(
     error: errors.GoQueueError, *, knows_fenced: bool, knows_abortable: bool
 ) -> ErrorCode:
-    """The code for a producer inside a transaction, in words that its version knows."""
+    """The code for a producer in a transaction, as its version of the request knows it."""
     if isinstance(error, errors.FencedProducer):
         return ErrorCode.PRODUCER_FENCED if knows_fenced else ErrorCode.INVALID_PRODUCER_EPOCH
     if isinstance(error, errors.TransactionAbortable) and not knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
     if isinstance(error, errors.UnknownTransaction):
-        # A producer need not know whether its id has expired or never was.
+        # For a producer, an expired id and an unknown one are the same.
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return code_of(error)
 
 
 def message_of(error: errors.GoQueueError) -> str:
-    """The error's text, with settings by the names that Kafka's tools use."""
+    """The text of the error, with settings under the names that Kafka's tools use."""
     if isinstance(error, errors.InvalidTopicSetting):
         return f"Invalid configuration {error.setting.replace('_', '.')}: {error.reason}"
     return str(error)

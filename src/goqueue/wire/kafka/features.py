@@ -1,14 +1,15 @@
 """Features: levels of behaviour that clients and tools look for, as ApiVersions lists them.
 
-Only what works is announced, and at the one level that it works at, so nothing can be changed:
+Only what is implemented is announced, at the one level that is implemented, so no level can be
+changed:
 
 - `group.version` 1: groups whose assignment the broker computes (KIP-848).
 - `metadata.version` 25, which is 4.0-IV3: the requests of that release and their versions.
 - `transaction.version` 2: every transaction has an epoch of its own, and partitions join by being
   written to (KIP-890).
 
-Share groups (`share.version`), Streams groups (`streams.version`), changes of the voters by Kafka's
-tools (`kraft.version`) and eligible leader replicas are not.
+Not implemented: share groups (`share.version`), Streams groups (`streams.version`), changes of the
+voters by Kafka's tools (`kraft.version`) and eligible leader replicas.
 """
 
 from __future__ import annotations
@@ -21,5 +22,5 @@ LEVELS: Final[Mapping[str, int]] = {
     "metadata.version": 25,
     "transaction.version": 2,
 }
-# They never change, so the first epoch lasts.
+# Features never change, so the epoch stays at its first value.
 EPOCH: Final = 0

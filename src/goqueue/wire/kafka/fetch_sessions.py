@@ -1,7 +1,7 @@
-"""Fetch sessions: a consumer names its partitions once and then only what changes.
+"""Fetch sessions: a consumer sends its partitions once, then only changes (KIP-227).
 
-A session remembers the partitions and what the client last heard of each, so that an answer
-need mention only the partitions that have news.
+A session has the partitions and what the client last received about each, so that a response
+contains only the partitions with news.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PartitionRef = tuple[TopicRef, int]
 
 
 class SessionPartition:
-    """A partition of a session, and what its client has been told."""
+    """A partition of a session, and what its client has received about it."""
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
@@ -48,7 +48,7 @@ class FetchSession:
         self.partitions: OrderedDict[PartitionRef, SessionPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:
-        """Take over what the request adds, changes and forgets."""
+        """Apply what the request adds, changes and removes."""
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
                 self.partitions.pop((self._ref(topic), number), None)
@@ -65,14 +65,14 @@ class FetchSession:
         return topic.topic_id if self.uses_topic_ids else topic.topic
 
     def serve_last(self, keys: list[PartitionRef]) -> None:
-        """Partitions that were just served go to the end, so that none starves."""
+        """Move partitions that were just served to the end, so that none starves."""
         for key in keys:
             if key in self.partitions:
                 self.partitions.move_to_end(key)
 
 
 class FetchSessions:
-    """The sessions of a node; the one unused for longest makes room for a new one."""
+    """The sessions of a node; a new one replaces the least recently used."""
 
     def __init__(self, sessions_max: int, random: Random) -> None:
         self._sessions_max = sessions_max
@@ -83,7 +83,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession | None:
-        """A new session for a full request, or None when the client wants none."""
+        """Open a session for a full request; None if the client wants none."""
         self._sessions.pop(request.session_id, None)
         if request.session_epoch != INITIAL_EPOCH or not request.topics or not self._sessions_max:
             return None
@@ -98,7 +98,7 @@ class FetchSessions:
         return session
 
     def resume(self, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
-        """The session that the request goes on with, brought up to date."""
+        """The session of an incremental request, updated from it."""
         session = self._sessions.get(request.session_id)
         if session is None or session.uses_topic_ids != uses_topic_ids:
             raise UnknownFetchSession(f"Fetch session {request.session_id} is not known here.")

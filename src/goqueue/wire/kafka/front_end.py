@@ -1,4 +1,4 @@
-"""The Kafka front end: which APIs are served, by whom, and what all connections share."""
+"""The Kafka front end: the APIs it serves, their handlers, and what all connections share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Handler = Callable[[Any, Call, Any], Any]
 
 
 class Served:
-    """An API that is served, with all that handling one request of it needs at hand."""
+    """A served API, with everything needed to handle one request of it."""
 
     __slots__ = (
         "_flexible_from",
@@ -57,14 +57,14 @@ class Served:
         return version >= self._flexible_from and self.key != API_VERSIONS_KEY
 
 
-# Unpacked in one turn of the event loop; then producers wait for the next, in which others are
-# served too.
+# The bytes decompressed in one iteration of the event loop; further producers wait for the next, so
+# that others are served too.
 TURN_UNPACKED_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one connection may ask of the node."""
+    """Limits of one connection."""
 
     request_bytes_max: int = 100 << 20
     requests_in_flight_max: int = 64
@@ -74,7 +74,7 @@ class Limits:
 
 
 class Sending(Protocol):
-    """Whoever owns the sockets, and can send what is for many of them together."""
+    """The owner of the sockets, which can send for many of them in one call."""
 
     def hold(self) -> None: ...
 
@@ -84,14 +84,14 @@ class Sending(Protocol):
 class FrontEnd:
     """What all Kafka connections of a node share."""
 
-    listener = "kafka"  # as nodes call it when they tell each other their addresses
+    listener = "kafka"  # the name of the listener in the metadata
 
     def __init__(
         self, gate: Gate, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
     ) -> None:
-        """The gate must not route: clients of this protocol find owners themselves."""
+        """The gate must not forward calls: clients of this protocol find the owners themselves."""
         self.gate = gate
-        self._session = Session(self.listener)  # for what the front end itself has to know
+        self._session = Session(self.listener)  # for requests of the front end itself
         self.node_id = self.gate.node.identity(self._session).node_id
         self.advertised = advertised
         self.limits = limits
@@ -103,13 +103,13 @@ class FrontEnd:
         self.served: Mapping[int, Served] = {
             key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
         }
-        self.is_ready = True  # False while the node is not yet one that its cluster counts on
+        self.is_ready = True  # False until the node has joined its cluster
         self._held: set[Connection] = set()
         self._put_off: list[Connection] = []
-        self._unpacked_before = meter.bytes_total  # this turn
+        self._unpacked_before = meter.bytes_total  # in this iteration
         self.gatherer = Gatherer(self)
         self._to_flush: list[Connection] = []
-        self.sending: Sending | None = None  # None where each connection sends for itself
+        self.sending: Sending | None = None  # None: each connection sends for itself
 
     def connect(
         self,
@@ -122,30 +122,30 @@ class FrontEnd:
         return Connection(self, client_host, send=send, close=close, unblock=unblock)
 
     def brokers(self) -> dict[int, tuple[str, int]]:
-        """Where clients find each node that they can be sent to."""
+        """The addresses of all nodes that clients can be sent to."""
         endpoints = self.gate.cluster.endpoints(self._session, listener=self.listener)
         if endpoints is None:
             return {self.node_id: self.advertised()}
         return {node: _split(one.address) for node, one in endpoints.items()}
 
     def racks(self) -> dict[int, str]:
-        """The racks of these nodes; empty for those that have none."""
+        """The racks of these nodes; empty for those without one."""
         endpoints = self.gate.cluster.endpoints(self._session, listener=self.listener)
         if endpoints is None:
             return {self.node_id: self.gate.node.rack(self._session)}
         return {node: one.rack for node, one in endpoints.items()}
 
     def controller_id(self) -> int:
-        """The controller, if clients can be sent there; else this node, which asks it for them."""
+        """The controller, if clients can reach it; otherwise this node, which forwards to it."""
         controller = self.gate.cluster.controller(self._session)
         return controller if controller in self.brokers() else self.node_id
 
     def hold(self, connection: Connection) -> None:
-        """A client asks for more than where to go; it is heard when the node is ready."""
+        """Hold a connection with a request other than metadata until the node is ready."""
         self._held.add(connection)
 
     def let_go(self, connection: Connection) -> None:
-        """The client has not waited for that."""
+        """The connection was closed before that."""
         self._held.discard(connection)
 
     def become_ready(self) -> None:
@@ -156,11 +156,11 @@ class FrontEnd:
 
     @property
     def is_turn_over(self) -> bool:
-        """Whether so much was unpacked in this turn of the event loop that others come first."""
+        """Whether this iteration has decompressed so much that other connections come first."""
         return meter.bytes_total - self._unpacked_before > TURN_UNPACKED_BYTES_MAX
 
     def put_off(self, connection: Connection) -> None:
-        """Have the connection go on with its requests in the next turn."""
+        """Let the connection continue with its requests in the next iteration."""
         if not self._put_off:
             self.gate.clock.call_soon(self._next_turn)
         self._put_off.append(connection)
@@ -172,7 +172,7 @@ class FrontEnd:
             connection.release()
 
     def flush_later(self, connection: Connection) -> None:
-        """Flush a connection at the end of this turn, when more answers may have been made."""
+        """Flush a connection at the end of this iteration, when more responses may be ready."""
         if not self._to_flush:
             self.gate.clock.call_soon(self.flush_all)
         self._to_flush.append(connection)
@@ -184,12 +184,12 @@ class FrontEnd:
         ]
 
     def unsupported_api_versions(self) -> ApiVersionsResponse:
-        """For a client that asks in a version too new: in which versions it may ask."""
+        """The response to an ApiVersions request of an unsupported version."""
         known = [one for one in self.api_versions() if one.api_key == API_VERSIONS_KEY]
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known)
 
     def flush_all(self) -> None:
-        """Flush the connections that have answers to send."""
+        """Flush the connections that have responses to send."""
         self._unpacked_before = meter.bytes_total
         connections, self._to_flush = self._to_flush, []
         sending = self.sending

@@ -1,7 +1,7 @@
-"""What precedes every request and response body: which API, which version, which exchange.
+"""The headers of requests and responses: API, version, correlation id.
 
-The version of a header follows from the API and its version, so a reader looks at the first four
-bytes before it can read the rest.
+The version of a header depends on the API and its version, so a reader needs the first four bytes
+before it can decode the rest.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _KEY_AND_VERSION: Final = Struct(">hh")
 
 
 def decode_request_header(data: Buffer, start: int = 0) -> tuple[RequestHeader, int]:
-    """Return the header of a request and where its body begins.
+    """Return the header of a request and the position of its body.
 
-    The version may be one we do not speak: the caller checks `Api.supports`, because a client that
-    asks for a newer ApiVersions is told so in a response.
+    The version may be unsupported: the caller checks `Api.supports`, because a client that sends a
+    newer ApiVersions gets a response that says so.
     """
     if len(data) - start < _KEY_AND_VERSION.size:
         raise MalformedRequest("A request is too short to name its API.")
@@ -53,7 +53,7 @@ def encode_request_header(
 def decode_response_header(
     data: Buffer, api: Api, version: int, start: int = 0
 ) -> tuple[ResponseHeader, int]:
-    """Return the header of a response and where its body begins."""
+    """Return the header of a response and the position of its body."""
     return codec.decode_response_header(data, api.response_header_version(version), start)
 
 

@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1, as clients before 2017 send them, made into one batch."""
+"""Converts message sets of formats 0 and 1, as sent by clients before 2017, to one batch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _MAGIC_AT = 16
 _CRC_END = 16
-MESSAGES_MAX = 50_000  # in one set: each of them is converted by Python, while others wait
+MESSAGES_MAX = 50_000  # in one set: each is converted in Python, which blocks other clients
 _MESSAGE_BYTES_MIN = 14  # checksum, format, attributes, and two lengths
 
 
 def convert_old_records(data: memoryview) -> memoryview:
-    """A format 2 batch with the same records; a format 2 batch is passed on as it is."""
+    """Return a format 2 batch with the same records; a format 2 batch is returned unchanged."""
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         return data
     try:
@@ -68,7 +68,7 @@ def _read_set(
             raise InvalidRecord("A compressed message set must hold plain messages.")
         else:
             used = codec
-            # One bound for the whole set: many small bombs are as bad as a large one.
+            # One limit for the whole set: many small decompression bombs are as bad as a large one.
             unpacked = decompress(codec, value, bytes_max=unpacked_bytes_max)
             unpacked_bytes_max -= len(unpacked)
             nested, _ = _read_set(memoryview(unpacked), 0, is_nested=True)

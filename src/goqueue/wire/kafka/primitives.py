@@ -1,20 +1,21 @@
 """The types of the Kafka wire format: how each is read from and written to bytes.
 
-A reader is a function `(data, pos) -> (value, pos after it)`. A writer is a function
-`(write, value)`, where `write` takes chunks of bytes, usually `list.append`. The generated
-messages are compositions of these functions; `decode_message` and `encode_message` run them.
+A reader is a function `(data, pos) -> (value, pos after it)`. A writer is a function `(write,
+value)`, where `write` takes chunks of bytes, usually `list.append`. The generated messages are
+compositions of these functions; `decode_message` and `encode_message` run them.
 
-Readers trust nothing. A length is compared with the bytes that are left before anything is built
-from it, so decoding never allocates more than a small multiple of its input. Reading past the end
-surfaces as `struct.error` or `IndexError`, which costs nothing while all is well; `decode_message`
-turns these into `MalformedRequest`, so call readers through it (or catch `READ_ERRORS`).
+Readers do not trust their input. A length is compared with the remaining bytes before anything is
+allocated for it, so decoding never allocates more than a small multiple of its input. Reading past
+the end raises `struct.error` or `IndexError`, which costs nothing in the normal case;
+`decode_message` turns these into `MalformedRequest`, so call readers through it (or catch
+`READ_ERRORS`).
 
-Choices of representation:
+Representations:
 
 - A uuid is 16 bytes, `bytes`: reading one costs a tenth of building a `uuid.UUID`, and it is
   hashable and comparable all the same.
-- `bytes` fields are copied out, because the receive buffer is reused.
-- `records` fields are memoryviews of the input: whoever keeps them keeps the input.
+- `bytes` fields are copied, because the receive buffer is reused.
+- `records` fields are memoryviews of the input, and keep it alive.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ _STRING_BYTES_MAX: Final = 0x7FFF
 def decode_message(
     name: str, readers: Mapping[int, Reader[T]], data: Buffer, version: int, start: int
 ) -> T:
-    """Read one message from `start` on.
+    """Decode one message starting at `start`.
 
-    Bytes after its end are passed over, as Kafka does: librdkafka ends its request for the metadata
-    of all topics with three bytes too many.
+    Bytes after its end are ignored, as in Kafka: librdkafka ends its metadata request for all
+    topics with three extra bytes.
     """
     message, _ = read_message(name, readers, data, version, start)
     return message
@@ -67,7 +68,7 @@ def decode_message(
 def read_message(
     name: str, readers: Mapping[int, Reader[T]], data: Buffer, version: int, start: int
 ) -> tuple[T, int]:
-    """Read one message and the position after it."""
+    """Decode one message; return it and the position after it."""
     reader = readers.get(version)
     if reader is None:
         raise _unsupported_version(name, version)
@@ -90,7 +91,7 @@ def encode_message(name: str, writers: Mapping[int, Writer[T]], message: T, vers
 def write_message(
     name: str, writers: Mapping[int, Writer[T]], message: T, version: int, chunks: list[Buffer]
 ) -> None:
-    """Append the bytes of `message` to `chunks`; records are appended without copying them."""
+    """Append the bytes of `message` to `chunks`; records are appended without copying."""
     writer = writers.get(version)
     if writer is None:
         raise _unsupported_version(name, version)
@@ -105,11 +106,11 @@ def write_message(
 
 
 class AbsentField(Exception):
-    """A value was given for a field that this version lacks and that must not be lost."""
+    """A value was given for a field that this version does not have and that must not be lost."""
 
 
 def not_null(value: T | None, field: str) -> T:
-    """Pass on a value that is nullable in other versions, but not in this one."""
+    """Return a value that is nullable in other versions, but not in this one."""
     if value is None:
         raise ValueError(f"{field} may not be null")
     return value
@@ -339,7 +340,7 @@ def _byte_length(value: Buffer) -> int:
 
 
 def read_array(data: Buffer, pos: int, item_bytes: int, read: Reader[T]) -> tuple[list[T], int]:
-    """Read the items of an array; none is smaller than `item_bytes`."""
+    """Read the items of an array; `item_bytes` is the smallest size of an item."""
     (count,) = _INT32.unpack_from(data, pos)
     pos += 4
     if count < 0 or count * item_bytes > len(data) - pos:
@@ -409,7 +410,7 @@ def write_compact_nullable_array(
         write_compact_array(write, items, write_item)
 
 
-# Arrays of integers, in one call of `struct` for the whole array. `code` is its format character.
+# Arrays of integers, with one call of `struct` per array. `code` is the format character.
 
 
 def read_integers(data: Buffer, pos: int, item_bytes: int, code: str) -> tuple[list[int], int]:
@@ -473,7 +474,7 @@ def write_compact_integers(write: Write, values: Sequence[int], code: str) -> No
 
 @lru_cache(maxsize=256)
 def _integers_struct(prefix: str, count: int, code: str) -> Struct:
-    # Most arrays are as long as the one before: the replicas of a partition, for example.
+    # Most arrays are as long as the previous one: the replicas of a partition, for example.
     return Struct(f">{prefix}{count}{code}")
 
 
@@ -485,7 +486,7 @@ def write_compact_nullable_integers(write: Write, values: Sequence[int] | None, 
 
 
 def read_uuid(data: Buffer, pos: int) -> tuple[bytes, int]:
-    """Read an item of an array of uuids; a lone uuid is part of a fixed-size run."""
+    """Read one item of an array of uuids; a single uuid is part of a fixed-size run."""
     end = pos + 16
     if end > len(data):
         raise _wrong_length("uuid", 16, len(data) - pos)
@@ -502,7 +503,7 @@ def write_uuid(write: Write, value: bytes) -> None:
 
 
 def read_nullable_struct(data: Buffer, pos: int, read: Reader[T]) -> tuple[T | None, int]:
-    # The marker is a signed byte, and any negative one means null.
+    # The marker is a signed byte; any negative value means null.
     if data[pos] >= 0x80:
         return None, pos + 1
     return read(data, pos + 1)
@@ -520,7 +521,7 @@ def write_nullable_struct(write: Write, value: T | None, write_value: Writer[T])
 
 
 def skip_tagged_fields(data: Buffer, pos: int) -> int:
-    """Return the position after a section of tagged fields, none of which is known here."""
+    """Return the position after a section of unknown tagged fields."""
     count, pos = read_uvarint(data, pos)
     _check_tag_count(data, pos, count)
     for _ in range(count):
@@ -536,7 +537,7 @@ def read_tag_count(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_tag(data: Buffer, pos: int) -> tuple[int, int, int]:
-    """Return a field's tag, where its value starts and where it ends."""
+    """Return a field's tag, and the start and end of its value."""
     tag, pos = read_uvarint(data, pos)
     size, pos = read_uvarint(data, pos)
     end = pos + size
@@ -551,13 +552,13 @@ def check_tag_end(tag: int, pos: int, end: int) -> None:
 
 
 def _check_tag_count(data: Buffer, pos: int, count: int) -> None:
-    # A tagged field takes two bytes at least, one for its tag and one for its size.
+    # A tagged field has at least two bytes, one for its tag and one for its size.
     if count * 2 > len(data) - pos:
         raise _wrong_count(count, len(data) - pos)
 
 
 class TaggedFields:
-    """The tagged fields of one struct while it is written; add them in order of their tags."""
+    """The tagged fields of one struct being written; add them in the order of their tags."""
 
     __slots__ = ("_fields",)
 
@@ -565,7 +566,7 @@ class TaggedFields:
         self._fields: list[tuple[int, list[Buffer]]] = []
 
     def add(self, tag: int) -> Write:
-        """Begin a field and return the function that takes its bytes."""
+        """Start a field; return the function that takes its bytes."""
         chunks: list[Buffer] = []
         self._fields.append((tag, chunks))
         return chunks.append
@@ -579,7 +580,7 @@ class TaggedFields:
             write(value)
 
 
-# Complaints
+# Errors
 
 
 def _wrong_length(what: str, length: int, remaining: int) -> MalformedRequest:

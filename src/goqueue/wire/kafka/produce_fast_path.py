@@ -1,12 +1,12 @@
-"""The commonest request by far, read and answered by hand: one batch for one partition.
+"""The fast path of Produce: requests with one batch for one partition, which are the most common.
 
-It says the same as the generated codec with the handler in `handlers/produce.py`, in a third of
-the steps. Whatever does not have exactly this form, or fails, is left to them.
+It does the same as the generated codec and `handlers/produce.py`, in a third of the steps. Requests
+of any other form, and those that fail, are left to them.
 
-A request that brings one small batch costs more to handle than to store, and where there is one
-there are many: from one client that does not wait for answers, or from many that do. So what a
-turn brings for a partition is written at the end of the turn, with one write (`Gatherer`). Whatever
-is not plain is left to `produce_one`, and comes after what its connection has sent before it.
+A request with one small batch costs more to handle than to store, and such requests are frequent:
+from one client that pipelines, or from many that do not. So all batches of an iteration for a
+partition are appended at its end, with one write (`Gatherer`). Requests that are not plain are left
+to `produce_one`, and are handled after the earlier requests of their connection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from goqueue.wire.kafka.request_reference import (
 
 try:
     from goqueue.wire.kafka._requests import answer_run, read_run
-except ImportError:  # There was no compiler where GoQueue was installed.
+except ImportError:  # GoQueue was installed without a compiler.
     from goqueue.wire.kafka.request_reference import answer_run, read_run
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from goqueue.wire.parts import Part
 
 RUN_REQUESTS_MAX = 64
-# Batches are copied to lie side by side; from some size on that costs more than a write each.
+# Batches are copied to be contiguous; above this size, copying costs more than separate writes.
 FRAME_BYTES_MAX = 16 << 10
 TURN_BYTES_MAX = 256 << 10
 
@@ -210,13 +210,13 @@ def produce_one(
 
 # All small batches of a turn
 
-# Whose answers wait, at which places there, and what they need: correlation ids, layout, and which
-# of the batches the first of them is about.
+# The waiting responses of a connection: their entries in its queue, and their correlation ids,
+# layout, and the index of the first batch.
 _Waiting = tuple["_Answers", bytes, bytes, Layout, int]
 
 
 class _Answers:
-    """The place of the answers to a run of requests in the line of their connection."""
+    """The entry of the responses to a run of requests in the queue of their connection."""
 
     __slots__ = ("_answers", "_connection", "_left", "is_done", "parts")
 
@@ -246,7 +246,7 @@ class _Answers:
 
 
 class _Load:
-    """What a turn brings for one partition."""
+    """The batches of one iteration for one partition."""
 
     __slots__ = ("_count", "_pieces", "_waiting", "_writer", "limits")
 
@@ -258,7 +258,7 @@ class _Load:
         self._waiting: dict[int, list[_Waiting]] = {}
 
     def add(self, answers: _Answers, layout: Layout, share: Share, shift: int, acks: int) -> None:
-        """Take a share of a run, whose spans lie further on by `shift` now."""
+        """Add a share of a run; its spans are moved by `shift`."""
         _, places, correlation_ids, spans = share
         self._pieces.append((spans, shift))
         waiting = (answers, places, correlation_ids, layout, self._count)
@@ -283,7 +283,7 @@ class _Load:
             writer.when_run_stored(last_offset, answer, is_replicated=acks == _ACKS_ALL)
 
     def _answer(self, waiting: list[_Waiting], offsets: bytes, error: GoQueueError | None) -> None:
-        """The batches are as durable as wanted, or never will be."""
+        """Respond when the batches are as durable as requested, or have failed."""
         start_offset = self._writer.log_start_offset
         if error is not None:
             offsets = b""
@@ -299,20 +299,20 @@ _Place = tuple[_Load, Layout]
 
 
 class Gatherer:
-    """Takes what comes in a turn, and stores it when the turn ends or enough has come."""
+    """Collects the batches of an iteration, and stores them at its end or when there are enough."""
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
         self._places: dict[tuple[Grants, bytes], _Place] = {}
-        self._loads: dict[object, _Load] = {}  # by partition, whoever writes to it
+        self._loads: dict[object, _Load] = {}  # by partition, for all connections
         self._data = memoryview(bytearray(TURN_BYTES_MAX))
         self._filled = 0
         self._is_turn_running = False
-        # How often something was stored. A connection notes when it was last heard here.
+        # The number of stores so far. A connection records the number when it was last used here.
         self.rounds = 0
 
     def take(self, connection: Connection, data: memoryview, at: int, run: Run) -> bool:
-        """Take a run of requests that begins at `at`; False leaves all of them untouched."""
+        """Take a run of requests that starts at `at`; False leaves all of them unhandled."""
         stop, acks, count, shares = run
         size = stop - at
         if self._filled + size > TURN_BYTES_MAX:
@@ -322,7 +322,7 @@ class Gatherer:
         places = self._find_places(connection.grants, data, shares)
         if places is None:
             if not self._filled:
-                # What was opened for these must not outlive the turn: settings and leaders change.
+                # Loads must not outlive the iteration: settings and leaders change.
                 self._loads, self._places = {}, {}
             return False
         self._data[self._filled : self._filled + size] = data[at:stop]
@@ -339,7 +339,7 @@ class Gatherer:
         return True
 
     def store(self) -> None:
-        """Store what has come so far."""
+        """Store what has been collected."""
         if not self._filled:
             return
         loads, data = self._loads, self._data[: self._filled]
@@ -356,7 +356,7 @@ class Gatherer:
     def _find_places(
         self, grants: Grants, data: memoryview, shares: list[Share]
     ) -> list[_Place] | None:
-        """Where each share goes, and how its answers look; None unless all batches are plain."""
+        """The load and the layout of each share; None unless all batches are plain."""
         places = []
         for key, _, _, spans in shares:
             place = self._places.get((grants, key)) or self._open(grants, key)
@@ -366,7 +366,7 @@ class Gatherer:
         return places
 
     def _open(self, grants: Grants, key: bytes) -> _Place | None:
-        """The place for a partition; None when that wants a closer look at each batch."""
+        """The load of a partition; None if its batches must be handled one by one."""
         route = find_route(grants, key)
         if route is None:
             return None

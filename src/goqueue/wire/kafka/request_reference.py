@@ -1,7 +1,7 @@
-"""The commonest requests, read by hand: each brings one batch for one partition.
+"""Decodes the most frequent requests by hand: each has one batch for one partition.
 
-`_requests.c` reads many of them at once, compiled; this says the same in plain Python. Whatever
-has another form is left to the generated codec.
+`_requests.c` decodes many of them at once; this is the same in plain Python. Requests of any other
+form are left to the generated codec.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from struct import Struct
 from struct import error as StructError
 
 VERSION_MIN = 5
-VERSION_MAX = 12  # from 13 on topics go by their ids
+VERSION_MAX = 12  # from version 13 on requests have topic ids
 FLEXIBLE_FROM = 9
 
 _PRODUCE_KEY = 0
-_HEAD = Struct(">ihhi")  # length, what is asked for, in which version, correlation id
-_PLAIN_HEAD = Struct(">hhiih")  # transactional id, acks, time-out, topics, length of the name
+_HEAD = Struct(">ihhi")  # length, API key, version, correlation id
+_PLAIN_HEAD = Struct(">hhiih")  # transactional id, acks, timeout, topics, length of the name
 _PLAIN_PARTITION = Struct(">iii")  # partitions, number, bytes
-_FLEXIBLE_HEAD = Struct(">bhibb")  # the same, with lengths one too large
+_FLEXIBLE_HEAD = Struct(">bhibb")  # the same, with lengths plus one
 _FLEXIBLE_PARTITION = Struct(">bi")
 _NUMBER = Struct(">i")
 _OFFSET = Struct(">q")
@@ -28,24 +28,24 @@ _NO_TAGS = b"\x00"
 _END_TAGS = b"\x00\x00\x00"  # no tagged fields in the partition, the topic and the request
 _SIZE_BYTES_MAX = 5
 
-# The key of a partition is what a request says of it, from the topic's name to the number, and the
-# version that it says it in. A share is what a run has for one key: the places of its requests in
-# the run, their correlation ids, and where their batches start and end, in turns. Those numbers are
-# packed as `pack_numbers` does it, because nobody looks at one of them alone.
+# The key of a partition is the part of a request that identifies it, from the topic's name to the
+# partition number, and the version. A share is the part of a run for one key: the indexes of its
+# requests in the run, their correlation ids, and where their batches start and end, alternating.
+# These numbers are packed as by `pack_numbers`, because none is used alone.
 Share = tuple[bytes, bytes, bytes, bytes]
-Run = tuple[int, int, int, list[Share]]  # where it ends, acks, how many requests, their shares
+Run = tuple[int, int, int, list[Share]]  # where it ends, acks, number of requests, their shares
 Parsed = tuple[int, bytes, int, int]  # acks, key, start and end of the batch
 _Row = tuple[int, bytes, int, int]  # correlation id, key, start and end of the batch
-_Places = tuple[int, int, int, int, int]  # acks, where the key and the batch begin and end
+_Places = tuple[int, int, int, int, int]  # acks, start and end of the key and of the batch
 
 
 def read_run(
     data: memoryview, start: int, client_id: bytes, frame_bytes_max: int, count_max: int, /
 ) -> Run | None:
-    """The requests that want the same acks in the same version from `start` on; None if none does.
+    """Return the requests from `start` on with the same acks and version; None if there are none.
 
-    Their header must name the client as `client_id` does, in the bytes that it has there. Because
-    of the one version no partition has two keys, and what is for one keeps its order.
+    Their header must contain the client id as the bytes `client_id`. With one version no partition
+    has two keys, so the batches of a partition stay in order.
     """
     promise: int | None = None
     version_first: int | None = None
@@ -86,10 +86,10 @@ def answer_run(
     first: int,
     /,
 ) -> None:
-    """Put the answers of a share into their places: the template with an id, and an offset, each.
+    """Fill in the responses of a share: each is the template with a correlation id and an offset.
 
-    The offsets of all batches are packed; those of this share begin with the `first`. If there are
-    none at all, the template's is left in place.
+    The offsets of all batches are packed; those of this share begin at `first`. Without offsets,
+    that of the template stays.
     """
     base_offsets = memoryview(offsets).cast("q")[first:]
     numbers = zip(_unpacked(places), _unpacked(correlation_ids), strict=True)
@@ -102,7 +102,7 @@ def answer_run(
 
 
 def pack_numbers(numbers: Iterable[int]) -> bytes:
-    """Numbers of four bytes each, in the order of bytes that the processor has."""
+    """Pack numbers as four bytes each, in native byte order."""
     return array("i", numbers).tobytes()
 
 
@@ -126,7 +126,7 @@ def _shares(rows: list[_Row]) -> list[Share]:
 
 
 def parse_produce(frame: memoryview, at: int, version: int) -> Parsed | None:
-    """The one batch of a request whose body begins at `at`; None if that is not all it has."""
+    """Decode the single batch of a request whose body starts at `at`; None for any other form."""
     try:
         parse = _parse_flexible if version >= FLEXIBLE_FROM else _parse_plain
         places = parse(frame, at)
@@ -139,7 +139,7 @@ def parse_produce(frame: memoryview, at: int, version: int) -> Parsed | None:
 
 
 def split_key(key: bytes) -> tuple[bytes, int, int]:
-    """The topic's name, the number of the partition, and the version."""
+    """The topic's name, the partition number, and the version of a key."""
     version, end = key[-1], len(key) - 1 - _NUMBER.size
     (number,) = _NUMBER.unpack_from(key, end)
     count_bytes = 1 if version >= FLEXIBLE_FROM else 4

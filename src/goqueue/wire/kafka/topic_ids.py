@@ -1,6 +1,6 @@
-"""Ids of topics, which newer versions of the protocol use instead of their names.
+"""Topic ids, which newer versions of the protocol use instead of names.
 
-A topic that a client may not describe is left out as one that does not exist.
+A topic that a client may not describe is treated as one that does not exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_name(front: FrontEnd, call: Call, topic_id: bytes) -> str | None:
-    """The name of a topic, if there is one with this id that the client may see."""
+    """The name of the topic with this id, if it exists and the client may see it."""
     try:
         return front.gate.topics.get_by_id(call.session, topic_id=topic_id).name
     except UnknownTopicId:
@@ -23,7 +23,7 @@ def find_name(front: FrontEnd, call: Call, topic_id: bytes) -> str | None:
 
 
 def find_id(front: FrontEnd, call: Call, name: str) -> bytes | None:
-    """The id of a topic, if there is one with this name that the client may see."""
+    """The id of the topic with this name, if it exists and the client may see it."""
     try:
         topic = front.gate.topics.find(call.session, topic=name)
     except AccessDenied:

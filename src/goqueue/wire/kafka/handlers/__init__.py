@@ -1,4 +1,4 @@
-"""One function for each API: wire types in, calls on the broker, wire types out."""
+"""One function per API: wire types in, calls on the gate, wire types out."""
 
 from __future__ import annotations
 

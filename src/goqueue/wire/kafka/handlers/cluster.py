@@ -1,4 +1,4 @@
-"""The node itself: versions, addresses, coordinators and disk use."""
+"""The node and the cluster: versions, addresses, coordinators and disk use."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def find_coordinator(
 
 
 def _coordinator_at(front: FrontEnd, node: int | GoQueueError, key: str) -> Coordinator:
-    """The address of the node that coordinates `key`, or why there is none."""
+    """The address of the coordinator of `key`, or the reason why there is none."""
     if isinstance(node, GoQueueError):
         return _refused(key, code_of(node), str(node))
     address = front.brokers().get(node)

@@ -65,7 +65,7 @@ class _Change(NamedTuple):
 
 
 class _Resource(NamedTuple):
-    """What a request changes; `is_whole` takes back whatever it does not name."""
+    """The changes of one resource; `is_whole` resets all settings that are not named."""
 
     kind: int
     name: str
@@ -129,7 +129,7 @@ def _configs_of(front: FrontEnd, call: Call, kind: int, name: str) -> list[Confi
 def _node_configs(front: FrontEnd, call: Call) -> list[Config]:
     configs, session = front.gate.configs, call.session
     settings = configs.of_node(session)
-    # With port 0 only the running node knows where clients find its HTTP API.
+    # With port 0, only the running node knows the address of its HTTP API.
     http = front.gate.node.addresses(session).get("http")
     host, port = front.advertised()
     return describe_node(
@@ -164,7 +164,7 @@ def _config_result(
 def list_config_resources(
     front: FrontEnd, call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """What has a configuration; older clients ask for metrics subscriptions, of which are none."""
+    """List resources with settings; metrics subscriptions do not exist here."""
     if call.version < _FIRST_LIST_VERSION_WITH_TYPES:
         return ListConfigResourcesResponse(config_resources=[])
     wanted = set(request.resource_types) or set(_RESOURCES)
@@ -230,7 +230,7 @@ async def incremental_alter_configs(
 
 
 async def _alter(front: FrontEnd, call: Call, resource: _Resource) -> tuple[int, str | None]:
-    """Change one resource; the error code and message for the answer."""
+    """Change one resource; return the error code and message of the response."""
     try:
         names = [one.name for one in resource.changes]
         if len(set(names)) < len(names):
@@ -277,7 +277,7 @@ async def _alter_group(front: FrontEnd, call: Call, resource: _Resource) -> None
 
 
 async def _alter_node(front: FrontEnd, call: Call, resource: _Resource) -> None:
-    """Change the defaults of topics and the throttles of one node, or the defaults of all."""
+    """Change topic defaults and throttles of one node, or of all nodes."""
     rates = {one.name: _rate(one) for one in resource.changes if one.name in (*RATES, FOLDERS_RATE)}
     await front.gate.configs.change_nodes(
         call.session,
@@ -303,7 +303,7 @@ def _node_named(name: str) -> int | None:
 
 
 def _default_named(name: str) -> str:
-    """The setting of topics whose default a setting of nodes is."""
+    """The topic setting whose default is the given node setting."""
     setting = TOPIC_DEFAULT.get(name)
     if setting is None or setting not in DYNAMIC_DEFAULTS:
         allowed = sorted(OF_NODE[one] for one in OF_NODE.keys() & DYNAMIC_DEFAULTS)
@@ -315,7 +315,7 @@ def _default_named(name: str) -> str:
 
 
 def _rate(change: _Change) -> int:
-    """The bytes per second that a change asks for; 0 takes a throttle back."""
+    """The bytes per second that a change sets; 0 removes a throttle."""
     if change.operation == _DELETE:
         return 0
     word = change.value or ""
@@ -328,7 +328,7 @@ def _rate(change: _Change) -> int:
 
 
 def _core_change(name: str, change: _Change) -> Change:
-    """A change by the name that its setting has inside."""
+    """A change under our name of its setting."""
     if change.operation != _DELETE and change.value is None:
         raise InvalidRequest(f"{change.name[:100]} has no value.")
     return Change(name, _KINDS[change.operation], change.value)

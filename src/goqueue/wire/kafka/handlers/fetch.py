@@ -1,4 +1,4 @@
-"""Fetch: whole batches straight from the log, at once or as soon as there are enough."""
+"""Fetch: whole batches from the log, at once or when enough are available."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_RACKS = 11
 _READ_COMMITTED = 1
-# Below this, one read and one send cost less than sending from the file.
+# Below this, one read and one send cost less than sendfile.
 _SEND_FROM_FILE_BYTES_MIN = 32 << 10
-# But an answer larger than this should be on its way before all of it has been read.
+# A response larger than this should be partly sent before all of it has been read.
 _READ_AT_ONCE_BYTES_MAX = 1 << 20
 _SEND_FROM_FILE_BYTES_MIN_OF_MUCH = 16 << 10
-# What an answer keeps in memory until the client takes it; beyond it small pieces too are sent from
-# their files.
+# Bytes of a response that are held in memory until the client takes them; beyond it, small pieces
+# are sent from their files too.
 _MEMORY_BYTES_MAX = 2 << 20
 
 
@@ -59,7 +59,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
     is_committed_only = request.isolation_level == _READ_COMMITTED
     may_follow = call.version >= _FIRST_VERSION_WITH_RACKS
     wanted = [_want(call, key, place, is_committed_only, may_follow) for key, place in places]
-    # A consumer with a replica nearer to it is sent there at once.
+    # A consumer with a closer replica is sent there at once.
     nearer = _nearer(call, places, request.rack_id) if request.rack_id else {}
 
     def done(results: Sequence[FetchedData]) -> None:
@@ -130,7 +130,7 @@ def _want(
 
 
 def _nearer(call: Call, places: list[Place], rack: str) -> dict[PartitionRef, int]:
-    """The followers that a consumer of a rack should read from, where there are any."""
+    """The followers that a consumer in a rack should read from, if any."""
     racks = call.connection.grants.racks(rack)
     found: dict[PartitionRef, int] = {}
     if not racks:
@@ -139,7 +139,7 @@ def _nearer(call: Call, places: list[Place], rack: str) -> dict[PartitionRef, in
         try:
             node = call.connection.grants.reader(*key).nearer(racks)
         except GoQueueError:
-            continue  # The answer for this place is an error.
+            continue  # The response for this partition is an error.
         if node is not None:
             found[key] = node
     return found
@@ -195,7 +195,7 @@ def _has_news(known: SessionPartition, data: PartitionData) -> bool:
         or data.log_start_offset != known.log_start_offset
         or data.preferred_read_replica >= 0
     )
-    # An error is told again and again, so it is forgotten here.
+    # Errors are repeated in each response, so the session does not remember them.
     known.high_watermark = -1 if data.error_code else data.high_watermark
     known.log_start_offset = data.log_start_offset
     return has_news
@@ -229,7 +229,7 @@ def _partition_data(
 
 
 def _elsewhere(number: int, result: FetchedData, node: int) -> PartitionData:
-    """Send the consumer to a replica that is nearer to it."""
+    """Send the consumer to a closer replica."""
     partition = result.partition
     assert partition is not None
     return PartitionData(
@@ -244,7 +244,7 @@ def _elsewhere(number: int, result: FetchedData, node: int) -> PartitionData:
 
 
 def _aborted(result: FetchedData) -> list[AbortedTransaction]:
-    """Which batches the client is to leave out: it drops a producer's from there to its marker."""
+    """The aborted transactions: the client drops a producer's batches from there to its marker."""
     return [
         AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
         for one in result.aborted
@@ -252,9 +252,9 @@ def _aborted(result: FetchedData) -> list[AbortedTransaction]:
 
 
 def _records(result: FetchedData, in_file_min: int) -> bytes | FileRange:
-    """The batches: small ones as bytes, large ones as the place in the file where they are.
+    """Return the batches: small ones as bytes, large ones as a range of the file.
 
-    Bytes that this process did not write are read first, only to see that they are sound.
+    Bytes that this process did not write are read first, to verify their checksums.
     """
     batches = result.batches
     assert batches is not None
@@ -269,9 +269,9 @@ def _records(result: FetchedData, in_file_min: int) -> bytes | FileRange:
 
 
 def _prefetch(batches: FetchedBatches) -> None:
-    """What has left memory comes back for all partitions of an answer at once.
+    """Read all parts of a response that are not in the page cache, concurrently.
 
-    So does what follows it, while the client is busy with this: it will ask for that next.
+    What follows them is read ahead while the client processes this: it will be fetched next.
     """
     file, position, length = batches.file, batches.position, batches.length
     if file.read_at_once(position + length - 1, 1) is None:

@@ -39,7 +39,7 @@ _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS = 10
 _FIRST_FETCH_VERSION_WITH_TOPIC_IDS = 10
 _FIRST_FETCH_VERSION_WITH_GROUP_ERROR = 2
 _FIRST_FETCH_VERSION_WITH_GROUPS = 8
-_RETENTION_MS_MAX = 1 << 62  # for ever, with room for the time of day
+_RETENTION_MS_MAX = 1 << 62  # forever, without overflow when added to the current time
 _NO_OFFSET = -1
 
 
@@ -120,7 +120,7 @@ async def offset_fetch(
     front: FrontEnd, call: Call, request: fetched.OffsetFetchRequest
 ) -> fetched.OffsetFetchResponse:
     if call.version >= _FIRST_FETCH_VERSION_WITH_GROUPS:
-        # All are begun before any is waited for, so that one confirmation serves them.
+        # All are started before one is awaited, so that they share one confirmation.
         begun = [
             _begin_fetch(front, call, one, is_stable=request.require_stable)
             for one in request.groups
@@ -156,7 +156,7 @@ async def offset_fetch(
 def _refused_partitions(
     wanted: Mapping[str, list[int]], code: ErrorCode
 ) -> fetched.OffsetFetchResponse:
-    """An error of the whole group, where an answer has room only for those of partitions."""
+    """Report an error of the whole group for each partition; the response has no other field."""
     return fetched.OffsetFetchResponse(
         topics=[
             fetched.OffsetFetchResponseTopic(
@@ -172,7 +172,7 @@ def _refused_partitions(
 
 
 class _Fetch(NamedTuple):
-    """A group of a request, whose offsets are on their way."""
+    """A group of a request whose offsets are being fetched."""
 
     front: FrontEnd
     call: Call
@@ -256,7 +256,7 @@ def _unknown_topic(
 def _selected(
     wanted: Mapping[str, list[int]] | None, found: FetchedOffsets
 ) -> Mapping[str, list[int]]:
-    """The partitions that an answer names: those of the request, or all that there are."""
+    """The partitions of a response: those of the request, or all that exist."""
     if wanted is not None:
         return wanted
     places = {(name, number) for name, offsets in found.offsets.items() for number in offsets}
@@ -266,7 +266,7 @@ def _selected(
 def _fetched(
     kind: type[Any], name: str, numbers: Iterable[int], found: FetchedOffsets
 ) -> list[Any]:
-    """What is committed in partitions of a topic, in the form of a version."""
+    """The committed offsets of a topic's partitions, in the format of a version."""
     if name in found.refused:
         code = code_of(found.refused[name])
         return [_refused(kind, number, code) for number in numbers]

@@ -1,4 +1,4 @@
-"""Group membership: classic members, members of the consumer protocol, and their administration."""
+"""Group membership, classic and of the consumer protocol, and administration of groups."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def join_group(front: FrontEnd, call: Call, request: JoinGroupRequest) -> 
                 client_id=call.client_id,
                 client_host=call.client_host,
                 session_timeout_ms=request.session_timeout_ms,
-                # Before version 1 one time-out served both purposes.
+                # Before version 1 one timeout served both purposes.
                 rebalance_timeout_ms=(
                     request.session_timeout_ms
                     if request.rebalance_timeout_ms < 0
@@ -247,7 +247,7 @@ def _owned(
     owned = set()
     for one in request.topic_partitions:
         name = find_name(front, call, one.topic_id)
-        # A topic that was deleted meanwhile is nobody's any more.
+        # A topic deleted in the meantime is not part of an assignment.
         if name is not None:
             owned |= {(name, number) for number in one.partitions}
     return frozenset(owned)
@@ -303,7 +303,7 @@ async def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> Descr
         if group.type is not GroupType.CLASSIC:
             raise UnknownGroup(group_id)
     except UnknownGroup as error:
-        # Older clients know a group that does not exist as a dead one.
+        # To older clients a group that does not exist is in the state Dead.
         is_told = call.version >= _FIRST_DESCRIBE_VERSION_WITH_NOT_FOUND
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_told else 0,
@@ -345,7 +345,7 @@ async def consumer_group_describe(
 def _authorize(
     front: FrontEnd, call: Call, groups: Iterable[DescribedGroup | described.DescribedGroup]
 ) -> None:
-    """Say what may be done with the groups that were found."""
+    """Fill in the authorized operations of the groups."""
     for one in groups:
         if one.error_code == ErrorCode.NONE:
             one.authorized_operations = authorized.on_group(front.gate, call.session, one.group_id)

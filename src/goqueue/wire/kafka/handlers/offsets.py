@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: places in the log."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: positions in the log."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
-# An extension: the offset after the last record, where markers and aborted records do not count.
-# Apache Kafka answers UNSUPPORTED_VERSION to it, and the numbers of its own go down from -1.
+# An extension: the offset after the last record, not counting markers and aborted records. Apache
+# Kafka responds with UNSUPPORTED_VERSION, and numbers its own special values down from -1.
 _RECORDS_END = -1000
 _SPECIAL = {
     -1: LATEST,
     -2: EARLIEST,
     -3: Position(At.NEWEST),
-    -4: EARLIEST,  # among those on local disks, where all are
+    -4: EARLIEST,  # the earliest on local disks, which is the earliest here
     -5: Position(At.REMOTE_END),
     _RECORDS_END: Position(At.RECORDS_END),
 }
@@ -97,7 +97,7 @@ def _list(
 
 
 def _position(timestamp: int) -> Position | None:
-    """What a timestamp means; None for a number that means nothing here."""
+    """The position that a special timestamp stands for; None for an unknown value."""
     return Position(At.TIME, timestamp) if timestamp >= 0 else _SPECIAL.get(timestamp)
 
 
@@ -135,7 +135,7 @@ def _epoch_end(
 async def delete_records(
     front: FrontEnd, call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Delete in all partitions at once, then wait for their copies."""
+    """Delete in all partitions concurrently, then wait for their replicas."""
     begun = [
         (
             topic.name,

@@ -1,4 +1,4 @@
-"""Produce: batches go from the socket's buffer to the log as they are."""
+"""Produce: batches go from the socket's buffer to the log unchanged."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _LAST_VERSION_OF_OLD_FORMATS = 2
 _FIRST_VERSION_WITH_ABORTABLE = 11
 _FIRST_VERSION_THAT_JOINS = 12
-# What a coordinator says passes soon. Not every producer waits it out under its own name, but all
-# send a batch again for which there were too few replicas, without asking for metadata first.
+# Coordinator errors are temporary. Not every producer retries them as such, but all retry a batch
+# for which there were too few replicas, without refreshing their metadata first.
 _PASSING = (
     errors.ConcurrentTransactions,
     errors.CoordinatorLoading,
@@ -40,7 +40,7 @@ _PASSING = (
 
 
 class _Answer:
-    """The answer to one request, complete when all its batches are committed."""
+    """The response to one request, complete when all its batches are committed."""
 
     __slots__ = ("_promise", "_response", "_waiting", "version")
 
@@ -65,7 +65,7 @@ class _Answer:
 
 
 class _Pending:
-    """One partition's batch on its way to being committed."""
+    """The batch of one partition that is not committed yet."""
 
     __slots__ = ("_answer", "_result", "_stored")
 
@@ -86,7 +86,7 @@ class _Pending:
 def produce(
     front: FrontEnd, call: Call, request: ProduceRequest
 ) -> Promise[ProduceResponse] | None:
-    """Store every batch; answer when all are committed, or not at all if the client says so."""
+    """Store every batch; respond when all are committed, or not at all with acks=0."""
     response = ProduceResponse(responses=[])
     answer = _Answer(response, call.version)
     for data in request.topic_data:
@@ -107,7 +107,7 @@ def produce(
         )
     if request.acks == 0:
         if any(one.error_code for topic in response.responses for one in topic.partition_responses):
-            # The only way to tell a client that wants no answers.
+            # The only way to report an error to a client that requested no response.
             call.connection.refuse("an unacknowledged batch could not be stored")
         call.answer_nothing()
         return None
@@ -136,7 +136,7 @@ def _append(
         records = convert_old_records(memoryview(records))
     is_transactional = request.transactional_id is not None
     if is_transactional:
-        # The batch may have to wait, and the socket's buffer is soon used for something else.
+        # The batch may have to wait, and the socket's buffer is reused.
         records = bytearray(records)
     stored = writer.produce(
         memoryview(records),
@@ -155,7 +155,7 @@ def _refuse(result: PartitionProduceResponse, error: GoQueueError, version: int)
         result.error_code = ErrorCode.NOT_ENOUGH_REPLICAS
     else:
         knows_abortable = version >= _FIRST_VERSION_WITH_ABORTABLE
-        # Here a fenced producer has always been one with an old epoch.
+        # In this API a fenced producer has always had the error code of an old epoch.
         result.error_code = transaction_code(
             error, knows_fenced=False, knows_abortable=knows_abortable
         )

@@ -1,4 +1,4 @@
-"""DescribeQuorum, UpdateFeatures, AlterReplicaLogDirs: the metadata log, levels and folders."""
+"""DescribeQuorum, UpdateFeatures, AlterReplicaLogDirs: metadata quorum, features and folders."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FIRST_VERSION_WITH_NODES = 2
 async def describe_quorum(
     front: FrontEnd, call: Call, request: described.DescribeQuorumRequest
 ) -> described.DescribeQuorumResponse:
-    """How far the voters are; tools know the metadata log by the name it has in Kafka."""
+    """Describe the progress of the voters; tools expect the name that Kafka's metadata log has."""
     answer = described.DescribeQuorumResponse(
         topics=[
             described.ResponseTopicData(
@@ -97,7 +97,7 @@ def _replica(member: QuorumMember, state: QuorumState) -> described.ReplicaState
 def update_features(
     front: FrontEnd, call: Call, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
-    """Features have one level each, so an update either asks for that level or is refused."""
+    """Accept an update to the one level that a feature has; refuse any other."""
     try:
         front.gate.cluster.check_alterable(call.session)
     except GoQueueError as error:
@@ -120,7 +120,7 @@ def update_features(
 
 
 def _problem(call: Call, update: FeatureUpdateKey) -> str:
-    """Why a feature cannot have a level; empty when it has it already."""
+    """Why a feature cannot have a level; empty if it has it already."""
     level = features.LEVELS.get(update.feature)
     if level is None:
         return "This cluster does not have this feature."
@@ -134,7 +134,7 @@ def _problem(call: Call, update: FeatureUpdateKey) -> str:
 def alter_replica_log_dirs(
     front: FrontEnd, call: Call, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """A node has one folder, so a replica either is in the wanted one or there is no such one."""
+    """Accept the node's only data folder; refuse any other."""
     codes: dict[str, dict[int, int]] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:

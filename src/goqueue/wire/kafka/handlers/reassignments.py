@@ -1,4 +1,4 @@
-"""Moving the replicas of partitions, electing their leaders, forgetting nodes."""
+"""Reassigns replicas of partitions, elects leaders, unregisters nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 async def alter_partition_reassignments(
     front: FrontEnd, call: Call, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin moves, or, for partitions without new replicas, give theirs up."""
+    """Start reassignments, or cancel those of partitions without new replicas."""
     may_resize = request.allow_replication_factor_change
     answer = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_resize, error_message=None, responses=[]
@@ -110,7 +110,7 @@ async def elect_leaders(
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         unknown = InvalidRequest(f"There is no election of the type {request.election_type}.")
         return ElectLeadersResponse(error_code=code_of(unknown))
-    # Who means all partitions wants to hear only of those that needed an election.
+    # A request for all partitions reports only those that needed an election.
     names_all = request.topic_partitions is None
     try:
         partitions = _wanted(front, call, request)
@@ -152,5 +152,5 @@ async def unregister_broker(
 
 
 def _outcome(error: GoQueueError | None) -> tuple[int, str | None]:
-    """The error code and message for the answer."""
+    """The error code and message of the response."""
     return (0, None) if error is None else (code_of(error), str(error))

@@ -1,4 +1,4 @@
-"""Metadata, and making, growing and deleting topics."""
+"""Metadata, and creating, extending and deleting topics."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def _look_up(
     name = wanted.name or ""
     try:
         if not front.is_ready and topics.find(call.session, topic=name) is None:
-            # Whether there is such a topic is not known yet; clients ask again.
+            # It is not known yet whether the topic exists; clients retry.
             return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
         topic = await topics.use(call.session, topic=name, may_create=may_create)
         return _describe(front, call, topic, front.brokers())
@@ -141,7 +141,7 @@ def _describe(
 def _describe_partition(
     place: Placement, number: int, alive: Collection[int]
 ) -> MetadataResponsePartition:
-    # A leader that clients cannot be sent to is none to them.
+    # A leader that clients cannot reach is reported as missing.
     leader = place.leader if place.leader in alive else _NO_LEADER
     return MetadataResponsePartition(
         ErrorCode.NONE if leader != _NO_LEADER else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -157,7 +157,7 @@ def _describe_partition(
 def describe_topic_partitions(
     front: FrontEnd, call: Call, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Topics in the order of their names, a page of partitions at a time."""
+    """Describe topics in the order of their names, with a page of partitions at a time."""
     room = min(max(1, request.response_partition_limit), _PARTITIONS_PER_ANSWER_MAX)
     names = sorted({topic.name for topic in request.topics})
     if not names:

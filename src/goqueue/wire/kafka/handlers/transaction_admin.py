@@ -1,4 +1,4 @@
-"""Transactions as operators and other nodes see them: list, describe, and mark the end."""
+"""Transactions for operators and other nodes: list, describe, write markers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def _describe(
 async def write_txn_markers(
     front: FrontEnd, call: Call, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """End transactions in partitions of this node, as another node or an operator has decided."""
+    """Write the markers of transactions that another node or an operator has ended."""
     return WriteTxnMarkersResponse(
         markers=[await _mark(front, call, one) for one in request.markers]
     )

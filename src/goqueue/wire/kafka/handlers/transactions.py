@@ -1,4 +1,4 @@
-"""Transactions as producers drive them: begin, take part, commit offsets, end."""
+"""Transactions for producers: begin, add participants, commit offsets, end."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _NO_PRODUCER_ID = -1
 _NO_EPOCH = -1
-# From which versions on a client knows that it was fenced (before, only that its epoch is old),
-# and that it need only abort.
+# The versions from which on a client knows the error "fenced" (before: an old epoch), and the one
+# that requires an abort.
 _INIT_WITH_FENCED, _INIT_WITH_ABORTABLE = 4, 5
 _ADD_WITH_FENCED, _ADD_WITH_ABORTABLE = 2, 5
 _ADD_OFFSETS_WITH_FENCED, _ADD_OFFSETS_WITH_ABORTABLE = 2, 4
@@ -58,14 +58,14 @@ _FIRST_END_VERSION_THAT_BUMPS = 5
 async def init_producer_id(
     front: FrontEnd, call: Call, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A producer id, for a transactional id or for a merely idempotent producer."""
+    """Return a producer id, for a transactional id or for an idempotent producer."""
     if (request.producer_id == _NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         return _no_producer(ErrorCode.INVALID_REQUEST)
     if request.transactional_id == "":
         return _no_producer(ErrorCode.INVALID_REQUEST)
     try:
         if request.transactional_id is None:
-            # Whatever it had before: a producer without transactions simply gets a new id.
+            # A producer without transactions gets a new id, whatever it had before.
             found = await front.gate.transactions.new_producer(call.session)
         else:
             found = await front.gate.transactions.initialise(
@@ -119,7 +119,7 @@ async def add_partitions_to_txn(
 async def _add_partitions(
     front: FrontEnd, call: Call, wanted: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """All partitions join, or none does; a result for each."""
+    """Add all partitions or none; return a result for each."""
     partitions = [
         TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partitions
     ]
@@ -254,7 +254,7 @@ async def txn_offset_commit(
 
 
 def _topic_name(front: FrontEnd, call: Call, wanted: TxnOffsetCommitRequestTopic) -> str | None:
-    """The name of a topic that is given by name or by id; None where no topic has the id."""
+    """The name of a topic given by name or by id; None if no topic has the id."""
     if call.version < _FIRST_COMMIT_VERSION_WITH_TOPIC_IDS:
         return wanted.name
     return find_name(front, call, wanted.topic_id)
@@ -299,9 +299,9 @@ def _commit_results(
 
 def _commit_code(error: GoQueueError, version: int) -> ErrorCode:
     if isinstance(error, StaleMemberEpoch):
-        # Producers know only the word of classic groups for a consumer that was left behind.
+        # Producers know only the error of classic groups for a consumer with an old epoch.
         return ErrorCode.ILLEGAL_GENERATION
-    # Here a fenced producer has always been one with an old epoch.
+    # In this API a fenced producer has always had the error code of an old epoch.
     code = transaction_code(
         error, knows_fenced=False, knows_abortable=version >= _COMMIT_WITH_ABORTABLE
     )
