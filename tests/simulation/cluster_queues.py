@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from goqueue.broker.queues.host import Receiver
-from goqueue.broker.queues.received import Received, ReceivedMessage
+from goqueue.broker.queues.records import Received, ReceivedMessage
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.loop.promise import promised

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.leaders import Marker
 from goqueue.broker.schedules import log as schedule_log

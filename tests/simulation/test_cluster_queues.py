@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.queues.host import GRANT_MS_MAX
-from goqueue.broker.queues.received import Received
+from goqueue.broker.queues.records import Received
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from goqueue.broker.queues import remote_partitions as queue_copies
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.broker.queues.remote_partitions import RemoteCopies, RemoteCopy
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, encode_batch

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from goqueue.broker.gate.group_owners import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
-from goqueue.broker.queues.received import Received, ReceivedRun
+from goqueue.broker.queues.records import Received, ReceivedRun
 from goqueue.delivery import (
     LANE_NAMES,
     LaneStats,

@@ -20,7 +20,7 @@ from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueues
 from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.cluster.facts import JobFact
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised, start

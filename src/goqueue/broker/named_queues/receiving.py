@@ -8,7 +8,7 @@ from typing import NamedTuple
 from goqueue.broker.named_queues.attempts import Attempt, Attempts
 from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.received import Received
+from goqueue.broker.queues.records import Received
 from goqueue.loop.cancellation import Cancellation
 from goqueue.loop.clock import Clock
 

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from goqueue.broker.queues.journal import DeliveryJournal
-from goqueue.broker.queues.received import Received, ReceivedRun
-from goqueue.broker.queues.records import Part, RecordReader, Source
+from goqueue.broker.queues.records import Part, Received, ReceivedRun, RecordReader, Source
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import (
     MIXED,

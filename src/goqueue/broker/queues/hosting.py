@@ -12,7 +12,7 @@ from goqueue.broker.queues.dead_lettering_cluster import ClusterDeadLetterWriter
 from goqueue.broker.queues.host import HostedQueue, WaitingRoom
 from goqueue.broker.queues.initial_delay import arrived_in
 from goqueue.broker.queues.journal import DeliveryJournal, not_here
-from goqueue.broker.queues.sources import QueueSources
+from goqueue.broker.queues.lanes import QueueSources
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.settings import lane_settings
 from goqueue.broker.topics.topics import Topic, Topics

@@ -11,7 +11,7 @@ from functools import partial
 
 from goqueue.broker.queues.host import HostedQueue, Receiver
 from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
-from goqueue.broker.queues.received import Received
+from goqueue.broker.queues.records import Received
 from goqueue.broker.queues.rewind import Look
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.promise import Promise, promised

@@ -23,7 +23,7 @@ from goqueue.broker.queues.initial_position import (
     receive_when_made,
 )
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes, lanes_of, peek_at
-from goqueue.broker.queues.received import Received
+from goqueue.broker.queues.records import Received
 from goqueue.broker.queues.rewind import Look, purge, rewind_to, rewind_to_time
 from goqueue.broker.queues.settling import Call, Outcomes, settle
 from goqueue.broker.queues.transactions import TransactionalAcks

@@ -9,14 +9,14 @@ leader can change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from goqueue.broker.queues.lanes import Lanes
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
+from goqueue.delivery import LaneIndex
 from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.peers import Answer, PeerKind
 from goqueue.loop.promise import Promise
@@ -76,6 +76,20 @@ class _Waiting:
     promise: Promise[Answer]
     partitions: list[Partition] = field(default_factory=list)
     timer: Handle | None = None
+
+
+class PartitionLanes(Protocol):
+    """The lane index of one partition."""
+
+    index: LaneIndex
+
+
+class Lanes(Protocol):
+    """The lane indexes of the replicas on this node."""
+
+    def of(self, partition: Partition) -> PartitionLanes: ...
+
+    def catch_up(self) -> None: ...
 
 
 class QueueSupply:

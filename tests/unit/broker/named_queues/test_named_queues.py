@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.model.batch import Record
 from goqueue.model.errors import (

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.broker.queues.host import Receiver
 from goqueue.broker.queues.lanes import LANES_FILE
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import (
