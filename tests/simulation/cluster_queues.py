@@ -153,7 +153,9 @@ class History:
             assert node is not None
             for number in range(PARTITIONS):
                 seen = self.world.wait(
-                    node.broker.queues.peek(group, self.topic, number, offset=0, count=1000)
+                    node.broker.queues.inspection.peek(
+                        group, self.topic, number, offset=0, count=1000
+                    )
                 )
                 open_ones = [one.state for one in seen if one.state.state != "done"]
                 assert not open_ones, f"{told} is not at its end: {open_ones}"
@@ -366,7 +368,9 @@ def create_groups(world: ClusterWorld) -> None:
     for group in GROUPS:
         node = world.random.choice(world.up())
         world.wait(
-            node.broker.queues.create(group, {"backoff_ms": 50, "deliveries_max": DELIVERIES_MAX})
+            node.broker.queues.groups.create(
+                group, {"backoff_ms": 50, "deliveries_max": DELIVERIES_MAX}
+            )
         )
     world.run_until(lambda: all(owner_of(world, group) is not None for group in GROUPS))
 

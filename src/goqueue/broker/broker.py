@@ -28,7 +28,10 @@ from goqueue.broker.named_queues.sending import QueueSender
 from goqueue.broker.publishing.outbox import Outbox, OwnersOutbox
 from goqueue.broker.publishing.publisher import Outgoing, Publisher, PublishResult
 from goqueue.broker.publishing.split_batches import PendingBatches, Split, scheduled_participant
+from goqueue.broker.queues.groups import QueueGroups
+from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.queues.queues import Queues
+from goqueue.broker.queues.transactions import TransactionalAcks
 from goqueue.broker.reading.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.reading.gathered import GatheredReading
 from goqueue.broker.reading.records import Place, Reading
@@ -235,20 +238,16 @@ class Broker:
         self._entry = TransactionEntry(
             self.topics, self.transactions, is_alone=self.cluster is None
         )
-        self.queues = Queues(
-            clock,
-            self._disk,
-            self.topics,
-            settings.delivery,
-            self.random,
-            new_id=self.new_id,
-            is_stream_group=self.groups.is_known,
-            leaders=self.leaders,
-            look=self.look,
-            is_alone=self.cluster is None,
+        hosts = QueueHosts(
+            clock, self._disk, self.topics, settings.delivery, self.random, self.leaders
         )
-        self.groups.is_queue_group = self.queues.is_known
-        self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
+        queue_groups = QueueGroups(
+            self.topics, hosts, new_id=self.new_id, is_stream_group=self.groups.is_known
+        )
+        self.queues = Queues(self.topics, hosts, queue_groups, self.look)
+        self._transactional_acks = TransactionalAcks(hosts, queue_groups)
+        self.groups.is_queue_group = queue_groups.is_known
+        self.transactions.on_end[DELIVERY_TOPIC] = self._transactional_acks.ended
 
     def _schedule_and_validate(self) -> None:
         """Create schedules for delayed messages, and schema validation."""
@@ -310,7 +309,7 @@ class Broker:
             self.topics,
             self.transactions,
             self.groups,
-            self.queues,
+            self._transactional_acks,
             self.schedules,
             self.leaders,
             cluster_id=lambda: self.cluster_id,

@@ -25,5 +25,5 @@ coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operat
 
 def owner_of_group(broker: Broker, arguments: Arguments) -> int:
     """Return the owner of a group of either kind."""
-    queues, name = broker.queues, arguments["group"]
-    return queues.owner_of(name) if queues.is_known(name) else broker.coordinator_of(name)
+    groups, name = broker.queues.groups, arguments["group"]
+    return groups.owner_of(name) if groups.is_known(name) else broker.coordinator_of(name)

@@ -35,7 +35,7 @@ from goqueue.broker.gate.transaction_answers import (
     ShownTransaction,
     TransactionPage,
 )
-from goqueue.broker.queues.settling import Outcomes
+from goqueue.broker.queues.queues import Outcomes
 from goqueue.broker.transactions.ids import Transaction, transactional_id_in
 from goqueue.broker.transactions.publishing import Addressed, all_refused
 from goqueue.broker.transactions.sessions import GENERATED_PREFIX

@@ -139,7 +139,7 @@ class NamedQueueMoves:
 
     def jobs(self, queue: NamedQueue) -> list[Move]:
         """Return the moves out of a queue, newest first."""
-        self._queues.check_owned(queue.group)
+        self._queues.groups.owned(queue.group)
         found = [self._working.get(job.id, job) for job in self._known()]
         mine = [job for job in found if job.queue_id == queue.id]
         return sorted(mine, key=lambda job: (job.created_ms, job.id), reverse=True)

@@ -323,7 +323,7 @@ class QueueSources:
         disk: Disk,
         topics: Topics,
         settings: DeliverySettings,
-        leaders: Leaders | None,
+        leaders: Leaders,
         *,
         is_awaited: Callable[[bytes], bool],
     ) -> None:
@@ -341,24 +341,21 @@ class QueueSources:
         self._topics = topics
         self._leaders = leaders
         self._is_awaited = is_awaited
-        self._remote: RemoteCopies | None = None
-        self._supply: QueueSupply | None = None
-        if leaders is not None:
-            self._supply = QueueSupply(clock, topics, leaders, self.lanes)
-            self._remote = RemoteCopies(
-                clock,
-                topics,
-                leaders,
-                grown=lambda copy: self._advance(copy.topic, copy.number, copy),
-                begins=self._copy_begins,
-                arrived=self._arrived,
-                is_used=self._is_used,
-            )
+        self._supply = QueueSupply(clock, topics, leaders, self.lanes)
+        self._remote = RemoteCopies(
+            clock,
+            topics,
+            leaders,
+            grown=lambda copy: self._advance(copy.topic, copy.number, copy),
+            begins=self._copy_begins,
+            arrived=self._arrived,
+            is_used=self._is_used,
+        )
 
     def of(self, topic: Topic, number: int) -> PartitionLanes | RemoteCopy:
         """Return the lanes of a partition, which are followed from now on."""
         partition = topic.partitions[number]
-        if self._remote is None or self._topics.keeps(partition):
+        if self._topics.keeps(partition):
             return self.lanes.of(partition)
         return self._remote.of(topic, number)
 
@@ -368,19 +365,16 @@ class QueueSources:
 
     def _is_curable(self, source: Source) -> bool:
         topic = self._topics.find(source.name.topic)
-        if self._leaders is None or topic is None:
-            return False
-        return self._leaders.is_curable(topic.id, source.name.partition)
+        return topic is not None and self._leaders.is_curable(topic.id, source.name.partition)
 
     def stop(self) -> None:
-        if self._remote is not None:
-            self._remote.stop()
+        self._remote.stop()
 
     # Following the log
 
     def _grown(self, partition: Partition, _: int) -> None:
         """Notify that a replica on this node is indexed further."""
-        if self._supply is not None:
+        if partition in self._supply.watched:
             self._supply.grown(partition)
         topic = self._topics.find(partition.name.topic)
         if topic is not None and topic.id in self.by_topic:
@@ -459,8 +453,7 @@ class QueueSources:
         """Follow changes of the local replicas or of the leaders of these topics."""
         for topic_id in topic_ids:
             topic = self._topics.find_by_id(topic_id)
-            if self._remote is not None:
-                self._remote.leaders_changed(topic_id)
+            self._remote.leaders_changed(topic_id)
             if topic is None or not self.by_topic.get(topic_id):
                 continue
             for number in range(len(topic.partitions)):
