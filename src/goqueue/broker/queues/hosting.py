@@ -179,6 +179,7 @@ class QueueHosts:
             self._host(group, found, shard)
         else:
             shard.forget(*place)
+        self._topics.internal.look()
 
     def _finish_again(self, shard: DeliveryShard, group: HostedGroup, topic: Topic) -> None:
         if not shard.is_closed:
@@ -187,8 +188,13 @@ class QueueHosts:
     def check_served(self, group: HostedGroup, topic: Topic) -> None:
         """Raise if this node cannot serve a topic for a group, now or at all."""
         group.check_owned()
-        if group.shard is not None and (group.id, topic.id) in group.shard.opening:
+        if self.is_opening(group, topic):
             raise _opening(group)
+
+    @staticmethod
+    def is_opening(group: HostedGroup, topic: Topic) -> bool:
+        """Whether a queue waits for the dead letters of an earlier owner."""
+        return group.shard is not None and (group.id, topic.id) in group.shard.opening
 
     def check_open(self, group: HostedGroup) -> None:
         """Raise while a queue of the group that may have issued receipts is not open."""

@@ -54,9 +54,17 @@ class QueuePositions:
             known: Promise[HostedQueue] = Promise()
             known.resolve(hosted)
             return known
+        if self._hosts.is_opening(group, topic):
+            return promised(self._opened(group, topic))
         if group.settings.start != "latest":
             hosted = self._hosts.start_queue(group, topic, ())
         return promised(self._begin(hosted, group, topic))
+
+    async def _opened(self, group: HostedGroup, topic: Topic) -> HostedQueue:
+        """Return a queue as soon as the dead letters of an earlier owner are written."""
+        await self._topics.internal.until(lambda: not self._hosts.is_opening(group, topic))
+        self._check_still(group, topic)
+        return await self.begun(group, topic)
 
     async def _begin(
         self, hosted: HostedQueue | None, group: HostedGroup, topic: Topic

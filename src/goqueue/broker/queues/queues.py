@@ -125,7 +125,6 @@ class Queues:
         if hosted is not None and made is None:
             hosted.receive(receiver, wait_ms)
             return receiver
-        self._hosts.check_served(group, topic)
         _receive_when_begun(self.positions.begun(group, topic), receiver, wait_ms)
         return receiver
 
