@@ -287,7 +287,7 @@ class Broker:
             self.dead_letters,
             new_id=self.new_id,
             is_full=self._is_full,
-            leaders=None if self.cluster is None else self.leaders,
+            leaders=self.leaders,
         )
 
     def _take_messages(self) -> None:
