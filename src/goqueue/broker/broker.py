@@ -340,7 +340,6 @@ class Broker:
             replication_factor=self.settings.cluster.replication_factor,
             new_id=self.new_id,
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
-            maker_of=self.coordinator_of,
         )
         self.queue_receiving = QueueReceiving(clock, self.queues)
         self.queue_purging = QueuePurging(clock, self.named_queues, self.queues, self.schedules)

@@ -72,12 +72,10 @@ class NamedQueues:
         replication_factor: int,
         new_id: Callable[[], bytes],
         catch_up: Callable[[], Promise[None]] | None,
-        maker_of: Callable[[str], int],
     ) -> None:
         """New topics have `partition_count` partitions and, in a cluster, so many replicas.
 
-        `catch_up` brings the metadata up to date; None on a single node. `maker_of` returns the
-        node that can check whether a stream group has a name.
+        `catch_up` brings the metadata up to date; None on a single node.
         """
         self._clock = clock
         self._topics = topics
@@ -87,7 +85,6 @@ class NamedQueues:
         self._replication_factor = replication_factor
         self._new_id = new_id
         self._catch_up = catch_up
-        self._maker_of = maker_of
         self._resting_names = RestingNames()  # of queues that this node may create
 
     # Lookup
@@ -129,10 +126,6 @@ class NamedQueues:
     def owner_of(self, queue: NamedQueue) -> int:
         """Return the node for receiving, settling, and for sending if the queue is ordered."""
         return self._queues.groups.owner_of(queue.group)
-
-    def maker_of(self, name: str) -> int:
-        """Return the node that can create a queue of this name: it has its stream groups."""
-        return self._maker_of(name)
 
     # Creating, changing, deleting
 
