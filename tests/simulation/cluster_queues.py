@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from goqueue.broker.queues.host import Receiver
-from goqueue.broker.queues.received import Received, ReceivedMessage
+from goqueue.broker.queues.records import Received, ReceivedMessage
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.loop.promise import promised
@@ -153,7 +153,9 @@ class History:
             assert node is not None
             for number in range(PARTITIONS):
                 seen = self.world.wait(
-                    node.broker.queues.peek(group, self.topic, number, offset=0, count=1000)
+                    node.broker.queues.inspection.peek(
+                        group, self.topic, number, offset=0, count=1000
+                    )
                 )
                 open_ones = [one.state for one in seen if one.state.state != "done"]
                 assert not open_ones, f"{told} is not at its end: {open_ones}"
@@ -368,7 +370,9 @@ def create_groups(world: ClusterWorld) -> None:
     for group in GROUPS:
         node = world.random.choice(world.up())
         world.wait(
-            node.broker.queues.create(group, {"backoff_ms": 50, "deliveries_max": DELIVERIES_MAX})
+            node.broker.queues.groups.create(
+                group, {"backoff_ms": 50, "deliveries_max": DELIVERIES_MAX}
+            )
         )
     world.run_until(lambda: all(owner_of(world, group) is not None for group in GROUPS))
 

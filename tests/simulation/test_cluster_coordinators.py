@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.leaders import Marker
 from goqueue.broker.schedules import log as schedule_log
@@ -134,7 +134,7 @@ def received(client: Client, *, wait_ms: int) -> list[ReceivedMessage]:
 def test_what_is_acked_does_not_come_back_through_a_hole() -> None:
     world = founded(1)
     world.create(TOPIC, min_insync_replicas="2")
-    world.wait(world.up()[0].broker.queues.create(NAME, {}))
+    world.wait(world.up()[0].broker.queues.groups.create(NAME, {}))
     client = Client(world, DELIVERY_TOPIC)
     for value in ("a", "b", "c"):
         world.produce(TOPIC, [value], lambda _, error: None)

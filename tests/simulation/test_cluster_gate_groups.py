@@ -137,11 +137,13 @@ def test_the_topics_of_a_queue_group_are_those_that_its_owner_knows(world: Clust
     names = [f"workers-{number}" for number in range(6)]
     for name in names:
         world.wait(groups.put_queue(SESSION, group=name, settings=None))
-        owner = world.nodes[entry.broker.queues.owner_of(name)]
+        owner = world.nodes[entry.broker.queues.groups.owner_of(name)]
         world.wait(owner.broker.queues.receive(name, TOPIC, consumer="one").promise)
         assert world.wait(groups.put_queue(SESSION, group=name, settings=None)).topics == [TOPIC]
     broker = entry.broker
-    assert any(broker.queues.owner_of(name) != broker.groups.coordinator_of(name) for name in names)
+    assert any(
+        broker.queues.groups.owner_of(name) != broker.groups.coordinator_of(name) for name in names
+    )
 
 
 def test_every_node_lists_the_groups_of_all(world: ClusterWorld) -> None:

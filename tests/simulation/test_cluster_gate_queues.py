@@ -100,7 +100,7 @@ def test_every_node_serves_queue_groups(
     owners = set()
     for group in each_group(entry):
         topic = with_topic(world, gate, group)["topic"]
-        owners.add(entry.broker.queues.owner_of(group))
+        owners.add(entry.broker.queues.groups.owner_of(group))
         publish(world, topic, b"a", b"b")
         found = world.wait(receive(gate, group, topic))
         assert sorted(one or b"" for one in values(found)) == [b"a", b"b"]

@@ -74,7 +74,7 @@ def test_what_is_refused_arrives_with_its_reason(world: ClusterWorld) -> None:
     world.run_until(lambda: world.leader_of(OFFSETS_TOPIC, number) is not None)
     owner = world.leader_of(OFFSETS_TOPIC, number)
     assert owner is not None
-    world.wait(owner.broker.queues.create("shop"))
+    world.wait(owner.broker.queues.groups.create("shop"))
     for entry in world.nodes.values():
         gate = entry.broker.gate.transactions
         transaction_id = begin(world, entry, "till")

@@ -40,8 +40,7 @@ def _begin(seed: int, **settings: str) -> ClusterWorld:
         **settings,
     )
     world.heal()
-    named = world.random.choice(world.up()).broker.named_queues
-    maker = world.nodes[named.maker_of(NAME)]
+    maker = world.nodes[world.random.choice(world.up()).broker.coordinator_of(NAME)]
     world.wait(maker.broker.named_queues.create(SPEC))
     world.run_until(lambda: owner_of(world, NAME) is not None)
     world.run_until(lambda: all(one.broker.named_queues.find(NAME) for one in world.up()))
@@ -71,7 +70,7 @@ class Owners:
         node = owner_of(self._world, NAME)
         if node is None:
             return None
-        place = node.broker.queues.place_of(NAME)
+        place = node.broker.queues.groups.place_of(NAME)
         epoch = node.broker.topics.get(DELIVERY_TOPIC).partition(place).leader_epoch
         return Where(node.broker, (node.number, node.life, epoch), node.clock.now_ms())
 
@@ -137,7 +136,7 @@ def test_each_id_is_stored_once_and_each_key_stays_in_order_whoever_owns_it(seed
     check_stored(records, senders, f"seed {seed}")
     owner = owner_of(world, NAME)
     assert owner is not None
-    left = owner.broker.queues.stats(NAME, NAME)
+    left = owner.broker.queues.inspection.stats(NAME, NAME)
     assert (left.ready, left.in_flight, left.retrying, left.parked) == (0, 0, 0, 0), f"seed {seed}"
 
 
@@ -238,7 +237,7 @@ def test_a_queue_that_is_deleted_leaves_nothing_behind() -> None:
     for node in world.up():
         world.run_until(lambda node=node: node.broker.named_queues.find(NAME) is None)  # type: ignore[misc]
         assert node.broker.topics.find(NAME) is None
-        assert not node.broker.queues.is_known(NAME)
+        assert not node.broker.queues.groups.is_known(NAME)
         assert node.broker.topics.facts.producer_named(producer_name(queue)) is None
 
 

@@ -69,9 +69,9 @@ def test_every_node_stores_once(world: ClusterWorld) -> None:
 def test_a_queue_delivers_and_settles_once(world: ClusterWorld) -> None:
     stored = publish(world, world.nodes[1])
     any_node = world.nodes[1].broker
-    world.wait(any_node.queues.create("shop"))
-    world.run_until(lambda: any_node.queues.owner_of("shop") in world.nodes)
-    owner = world.nodes[any_node.queues.owner_of("shop")]
+    world.wait(any_node.queues.groups.create("shop"))
+    world.run_until(lambda: any_node.queues.groups.owner_of("shop") in world.nodes)
+    owner = world.nodes[any_node.queues.groups.owner_of("shop")]
     queues = owner.broker.queues
     received = []
     while len(received) < COUNT:

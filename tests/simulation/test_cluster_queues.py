@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.queues.host import GRANT_MS_MAX
-from goqueue.broker.queues.received import Received
+from goqueue.broker.queues.records import Received
 from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
 from goqueue.delivery.redrive import RedriveOrder
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
@@ -43,7 +43,7 @@ def test_a_group_made_by_its_first_receive_is_owned_by_one_node_and_others_say_s
         except NotCoordinator as error:
             answers[node.number] = error.code
         world.run_for(500)
-    owners = {node.broker.queues.owner_of("new", TOPIC) for node in world.up()}
+    owners = {node.broker.queues.groups.owner_of("new") for node in world.up()}
     assert len(owners) == 1
     owner = owners.pop()
     assert "messages" in answers.pop(owner)

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from goqueue.broker.queues import remote_partitions as queue_copies
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.broker.queues.remote_partitions import RemoteCopies, RemoteCopy
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, encode_batch
@@ -184,7 +184,7 @@ def test_messages_of_aborted_transactions_are_not_delivered() -> None:
 
 def test_a_group_of_what_comes_from_now_on_begins_where_the_leaders_say() -> None:
     world = begin_far_away(5)
-    world.wait(world.up()[0].broker.queues.create("one", {"start": "latest"}))
+    world.wait(world.up()[0].broker.queues.groups.create("one", {"start": "latest"}))
     node = owner(world)
     world.run_until(lambda: node.broker.queues._hosts.groups["one"].settings.start == "latest")
     send(world, "old")
@@ -209,7 +209,7 @@ def test_what_is_deleted_on_another_node_is_passed_over() -> None:
         ack(world, node, some)
     # What was fetched before it was deleted may still come; what is left must.
     assert got[-1] == "d"
-    stats = node.broker.queues.stats("one", TOPIC)
+    stats = node.broker.queues.inspection.stats("one", TOPIC)
     assert stats.ready == 0
     assert stats.partitions[0].done_before >= 3
 
@@ -220,17 +220,17 @@ def test_a_queue_looks_and_goes_back_wherever_its_messages_are() -> None:
     queues = node.broker.queues
     send(world, "a", "b", "c")
     ack(world, node, receive(world, node, 2, wait_ms=1_000))
-    peeked = world.wait(queues.peek("one", TOPIC, 0, offset=0))
+    peeked = world.wait(queues.inspection.peek("one", TOPIC, 0, offset=0))
     assert [(one.state.state, one.record and one.record.value) for one in peeked] == [
         ("done", b"a"),
         ("done", b"b"),
         ("ready", b"c"),
     ]
-    assert world.wait(queues.rewind("one", TOPIC, offsets={0: 1})) == {0: 1}
+    assert world.wait(queues.positions.rewind("one", TOPIC, offsets={0: 1})) == {0: 1}
     got = receive(world, node, wait_ms=1_000)
     assert values_of(got) == ["b", "c"]
-    assert world.wait(queues.rewind("one", TOPIC, time_ms=0)) == {0: 0, 1: 0}
-    assert world.wait(queues.purge("one", TOPIC)) == {0: 3, 1: 0}
+    assert world.wait(queues.positions.rewind("one", TOPIC, time_ms=0)) == {0: 0, 1: 0}
+    assert world.wait(queues.positions.purge("one", TOPIC)) == {0: 3, 1: 0}
     assert receive(world, node) == []
 
 

@@ -55,7 +55,9 @@ def _check_end(world: World, senders: list[Sender], takers: list[Taker], seen: S
     ]
     check_stored(records, senders, told)
     for number in range(int(PARTITIONS)):
-        peeked = world.wait(world.broker.queues.peek(NAME, NAME, number, offset=0, count=1000))
+        peeked = world.wait(
+            world.broker.queues.inspection.peek(NAME, NAME, number, offset=0, count=1000)
+        )
         left = [one.state for one in peeked if one.state.state != "done"]
         assert not left, f"{told}: {left}"
     assert seen.largest_run > 1, f"{told}: no receive had two of one key"

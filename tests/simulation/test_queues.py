@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from goqueue.broker.queues.host import Receiver
-from goqueue.broker.queues.received import Received, ReceivedMessage
+from goqueue.broker.queues.records import Received, ReceivedMessage
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import GoQueueError
@@ -196,7 +196,7 @@ class History:
         delivery = one.delivery
         line = self._unfinished.setdefault(_line(one), {})
         # One whose last delivery nobody has seen, because the node fell, is given up all the same.
-        ledgers = self.world.broker.queues.queue_of(ORDERED_GROUP, TOPIC).queue.partitions
+        ledgers = self.world.broker.queues.groups.queue_of(ORDERED_GROUP, TOPIC).queue.partitions
         ledger = ledgers[delivery.partition].ledger
         earlier = {
             offset: how
@@ -238,7 +238,7 @@ class History:
                 one
                 for partition in range(PARTITIONS)
                 for one in self.world.wait(
-                    self.world.broker.queues.peek(group, TOPIC, partition, count=1000)
+                    self.world.broker.queues.inspection.peek(group, TOPIC, partition, count=1000)
                 )
             ]
             open_ones = [one.state for one in peeked if one.state.state != "done"]
@@ -313,7 +313,7 @@ def _world(seed: int, **settings: str) -> World:
             "deliveries_max": DELIVERIES_MAX,
             "key_order": group == ORDERED_GROUP,
         }
-        world.wait(world.broker.queues.create(group, settings_of))
+        world.wait(world.broker.queues.groups.create(group, settings_of))
     return world
 
 
@@ -413,5 +413,5 @@ def test_nobody_waits_longer_than_the_bound_beside_a_flood(seed: int) -> None:
         world.wait(queues.ack("one", [one.delivery.receipt for one in messages]))
     assert set(waits) == {0, 1, 2, 3, 4}
     assert all(waits[lane] <= 5000 for lane in (1, 2, 3, 4)), waits
-    figures = queues.stats("one", TOPIC).lanes
+    figures = queues.inspection.stats("one", TOPIC).lanes
     assert all(abs(figures[lane].longest_wait_ms - waits[lane]) <= 200 for lane in range(1, 5))

@@ -166,9 +166,11 @@ class History:
     def check_done(self) -> None:
         """An input is done exactly when its output is visible."""
         queues, seen = self.world.broker.queues, self.outputs(NOW)
-        queues.lanes(SOURCE)
+        queues.inspection.lanes(SOURCE)
         for number in range(PARTITIONS):
-            peeked = self.world.wait(queues.peek(GROUP, SOURCE, number, offset=0, count=1000))
+            peeked = self.world.wait(
+                queues.inspection.peek(GROUP, SOURCE, number, offset=0, count=1000)
+            )
             for one in peeked:
                 value = one.record.value if one.record is not None else None
                 is_done = one.state.state == "done"
@@ -233,7 +235,9 @@ def test_each_input_is_acked_exactly_when_its_outputs_are_visible_once(
     world.create(NOW, 2)
     world.create(LATER)
     # A message that aborts again and again must not die here; that it may is tested elsewhere.
-    world.wait(world.broker.queues.create(GROUP, {"deliveries_max": 1000, "visibility_ms": 800}))
+    world.wait(
+        world.broker.queues.groups.create(GROUP, {"deliveries_max": 1000, "visibility_ms": 800})
+    )
     inputs = [b"%d" % number for number in range(INPUTS)]
     history = History(world)
     bystander = Bystander(world)
@@ -271,5 +275,5 @@ def _finish(world: Factory, workers: list[Worker], history: History, inputs: lis
     assert history.outputs(LATER) == Counter(inputs), f"seed {world.seed}"
     history.check_done()
     assert history.deliveries > len(inputs), "nothing ever came again"
-    figures = world.broker.queues.stats(GROUP, SOURCE)
+    figures = world.broker.queues.inspection.stats(GROUP, SOURCE)
     assert (figures.ready, figures.in_flight, figures.prepared) == (0, 0, 0)

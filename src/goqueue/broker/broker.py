@@ -27,7 +27,10 @@ from goqueue.broker.named_queues.sending import QueueSender
 from goqueue.broker.producing import Producing
 from goqueue.broker.publishing.outbox import Outbox, OwnersOutbox
 from goqueue.broker.publishing.publisher import Outgoing, Publisher, PublishResult
+from goqueue.broker.queues.groups import QueueGroups
+from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.queues.queues import Queues
+from goqueue.broker.queues.transactions import TransactionalAcks
 from goqueue.broker.reading.reads import Reads
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
@@ -205,20 +208,16 @@ class Broker:
             clock, self.topics, self.groups, settings.transactions, self.leaders
         )
         self.epochs = Epochs(self.transactions)
-        self.queues = Queues(
-            clock,
-            self._disk,
-            self.topics,
-            settings.delivery,
-            self.random,
-            new_id=self.new_id,
-            is_stream_group=self.groups.is_known,
-            leaders=self.leaders,
-            look=self.reads.look,
-            is_alone=self.cluster is None,
+        hosts = QueueHosts(
+            clock, self._disk, self.topics, settings.delivery, self.random, self.leaders
         )
-        self.groups.is_queue_group = self.queues.is_known
-        self.transactions.on_end[DELIVERY_TOPIC] = self.queues.transaction_ended
+        queue_groups = QueueGroups(
+            self.topics, hosts, new_id=self.new_id, is_stream_group=self.groups.is_known
+        )
+        self.queues = Queues(self.topics, hosts, queue_groups, self.reads.look)
+        self._transactional_acks = TransactionalAcks(hosts, queue_groups)
+        self.groups.is_queue_group = queue_groups.is_known
+        self.transactions.on_end[DELIVERY_TOPIC] = self._transactional_acks.ended
 
     def _schedule_and_validate(self) -> None:
         """Create schedules for delayed messages, and schema validation."""
@@ -256,7 +255,7 @@ class Broker:
             self.dead_letters,
             new_id=self.new_id,
             is_full=self._is_full,
-            leaders=None if self.cluster is None else self.leaders,
+            leaders=self.leaders,
         )
 
     def _take_messages(self) -> None:
@@ -278,7 +277,7 @@ class Broker:
             self.topics,
             self.transactions,
             self.groups,
-            self.queues,
+            self._transactional_acks,
             TransactionPublisher(
                 clock,
                 self.topics,
@@ -314,7 +313,6 @@ class Broker:
             replication_factor=self.settings.cluster.replication_factor,
             new_id=self.new_id,
             catch_up=None if quorum is None else partial(quorum.catch_up, timeout_ms=wait_ms),
-            maker_of=self.groups.coordinator_of,
         )
         self.queue_receiving = QueueReceiving(clock, self.queues)
         self.queue_purging = QueuePurging(clock, self.named_queues, self.queues, self.schedules)

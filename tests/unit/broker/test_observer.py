@@ -116,7 +116,7 @@ def test_a_delayed_message_is_scheduled_and_released_or_cancelled(
 def test_what_a_receiver_that_is_gone_was_given_is_released(
     node: QueueNode, seen: CountingObserver
 ) -> None:
-    node.wait(node.broker.queues.create("shop", {"key_order": True}))
+    node.wait(node.broker.queues.groups.create("shop", {"key_order": True}))
     node.send("a", key=b"k")
     node.ask(messages_max=1).cancel()
     node.run_for(100)

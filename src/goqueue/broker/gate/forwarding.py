@@ -71,8 +71,10 @@ coordinator_of_call.__name__ = coordinator.__name__  # as the page of all operat
 
 def owner_of_group(broker: Broker, arguments: Arguments) -> int:
     """Return the owner of a group of either kind."""
-    queues, name = broker.queues, arguments["group"]
-    return queues.owner_of(name) if queues.is_known(name) else broker.groups.coordinator_of(name)
+    queue_groups, name = broker.queues.groups, arguments["group"]
+    if queue_groups.is_known(name):
+        return queue_groups.owner_of(name)
+    return broker.groups.coordinator_of(name)
 
 
 async def find_coordinators(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from goqueue.broker.queues.received import PackedReceived, Received
+from goqueue.broker.queues.records import PackedReceived, Received
 
 ATTEMPT_MS = 5 * 60_000
 ATTEMPTS_MAX = 1000  # responses kept; the oldest are dropped first

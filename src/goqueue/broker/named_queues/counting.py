@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from goqueue.broker.named_queues.named_queues import NamedQueue
+from goqueue.broker.queues.positions import Look
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.rewind import Look
 from goqueue.broker.reading.remote import Bounds
 from goqueue.broker.topics.topics import Topics
 from goqueue.delivery import QueueStats
@@ -43,13 +43,13 @@ class QueueCounting:
         return promised(self._count(queue))
 
     async def _count(self, queue: NamedQueue) -> Counts:
-        await self._queues.begin(queue.group, queue.topic)
+        await self._queues.positions.begin(queue.group, queue.topic)
         topic = self._topics.get(queue.topic)
         bounds = await self._look(topic, range(len(topic.partitions)))
         scheduled = await self._scheduled.count(topic=queue.topic, from_ms=0, until_ms=NEVER_MS)
-        stats = self._queues.stats(queue.group, queue.topic)
+        stats = self._queues.inspection.stats(queue.group, queue.topic)
         coming = _coming(stats, bounds)
-        is_delaying = self._queues.describe(queue.group).settings.delay_ms > 0
+        is_delaying = self._queues.groups.describe(queue.group).settings.delay_ms > 0
         return Counts(
             stats.ready + stats.retrying + stats.parked + (0 if is_delaying else coming),
             stats.in_flight,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.queues.rewind import Look
+from goqueue.broker.queues.positions import Look
 from goqueue.broker.reading.records import Place, Reading
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import Kept

@@ -20,7 +20,7 @@ from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueues
 from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.cluster.facts import JobFact
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised, start
@@ -140,7 +140,7 @@ class NamedQueueMoves:
 
     def jobs(self, queue: NamedQueue) -> list[Move]:
         """Return the moves out of a queue, newest first."""
-        self._queues.check_owned(queue.group)
+        self._queues.groups.owned(queue.group)
         found = [self._working.get(job.id, job) for job in self._known()]
         mine = [job for job in found if job.queue_id == queue.id]
         return sorted(mine, key=lambda job: (job.created_ms, job.id), reverse=True)

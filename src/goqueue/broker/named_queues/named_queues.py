@@ -72,12 +72,10 @@ class NamedQueues:
         replication_factor: int,
         new_id: Callable[[], bytes],
         catch_up: Callable[[], Promise[None]] | None,
-        maker_of: Callable[[str], int],
     ) -> None:
         """New topics have `partition_count` partitions and, in a cluster, so many replicas.
 
-        `catch_up` brings the metadata up to date; None on a single node. `maker_of` returns the
-        node that can check whether a stream group has a name.
+        `catch_up` brings the metadata up to date; None on a single node.
         """
         self._clock = clock
         self._topics = topics
@@ -87,7 +85,6 @@ class NamedQueues:
         self._replication_factor = replication_factor
         self._new_id = new_id
         self._catch_up = catch_up
-        self._maker_of = maker_of
         self._resting_names = RestingNames()  # of queues that this node may create
 
     # Lookup
@@ -128,11 +125,7 @@ class NamedQueues:
 
     def owner_of(self, queue: NamedQueue) -> int:
         """Return the node for receiving, settling, and for sending if the queue is ordered."""
-        return self._queues.owner_of(queue.group)
-
-    def maker_of(self, name: str) -> int:
-        """Return the node that can create a queue of this name: it has its stream groups."""
-        return self._maker_of(name)
+        return self._queues.groups.owner_of(queue.group)
 
     # Creating, changing, deleting
 
@@ -163,7 +156,7 @@ class NamedQueues:
             is_ordered=spec.is_ordered,
             made_topic=self._topics.find(topic_name) is None,
         )
-        self._queues.check_settings(fact.group, spec.queue_settings)
+        self._queues.groups.check_settings(fact.group, spec.queue_settings)
         # Store the name first: after an interruption, it shows what else has to be created.
         try:
             await self._topics.facts.record_named_queue(fact)
@@ -175,12 +168,12 @@ class NamedQueues:
             return await self._taken(found, spec)
         await self._complete(fact, spec)
         # A group of that name may already have existed; it belongs to the queue from now on.
-        await self._queues.create(fact.group, spec.queue_settings)
+        await self._queues.groups.create(fact.group, spec.queue_settings)
         return fact
 
     def _group_of(self, name: str) -> str:
         """Return the group of a new queue: its name, unless a stream group has that name."""
-        return name + GROUP_SUFFIX if self._queues.is_stream_group(name) else name
+        return name + GROUP_SUFFIX if self._queues.groups.is_stream_group(name) else name
 
     def _check_new(self, spec: NamedQueueSpec) -> None:
         check_topic_name(spec.name)
@@ -211,8 +204,8 @@ class NamedQueues:
         """Create the missing parts of a queue."""
         if self._topics.find(queue.topic) is None:
             await self._make_topic(queue.topic, spec.topic_settings)
-        if not self._queues.is_known(queue.group):
-            await self._queues.create(queue.group, spec.queue_settings)
+        if not self._queues.groups.is_known(queue.group):
+            await self._queues.groups.create(queue.group, spec.queue_settings)
 
     async def _make_topic(self, name: str, settings: Mapping[str, str]) -> None:
         try:
@@ -262,7 +255,7 @@ class NamedQueues:
             raise UnknownQueue(name)
         topic = self._topics.get(known.topic)
         if queue_settings is not None:
-            await self._queues.create(known.group, queue_settings)
+            await self._queues.groups.create(known.group, queue_settings)
         settings = {**topic.fact.settings, **topic_settings}
         if known.made_topic and settings != topic.fact.settings:
             await self._topics.configure(known.topic, settings)
@@ -323,7 +316,7 @@ class NamedQueues:
         is_shared = any(one.topic == known.topic and one.name != name for one in self.all())
         if known.made_topic and not is_shared:
             await _though_gone(self._topics.delete, known.topic)
-        await _though_gone(self._queues.delete, known.group)
+        await _though_gone(self._queues.groups.delete, known.group)
         facts, producer = self._topics.facts, producer_name(known)
         if facts.producer_named(producer) is not None:
             await facts.forget_producer(producer)

@@ -73,9 +73,9 @@ class QueuePurging:
         """Finish everything stored so far; refused within `pause_ms` after the last purge."""
         self._purges.begin(queue, self._clock.wall_ms(), pause_ms)
         try:
-            await self._queues.begin(queue.group, queue.topic)
+            await self._queues.positions.begin(queue.group, queue.topic)
             await self._cancel_delayed(queue)
-            ends = await self._queues.purge(queue.group, queue.topic)
+            ends = await self._queues.positions.purge(queue.group, queue.topic)
             await self._named_queues.forget_sent(queue.name, ends)
         except BaseException:
             self._purges.undo(queue)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from goqueue.broker.named_queues.attempts import Attempt, Attempts
 from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.received import Received
+from goqueue.broker.queues.records import Received
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Cancellation
 
@@ -63,7 +63,7 @@ class QueueReceiving:
         if not received and is_short and not self._queues.is_alone:
             # This node may not have been notified yet of a message stored before this call, or
             # may have been notified while the leaders were queried.
-            is_behind = await self._queues.is_behind(queue.group, queue.topic)
+            is_behind = await self._queues.inspection.is_behind(queue.group, queue.topic)
             received = await receive(ANNOUNCED_MS_MAX if is_behind else 0)
         if attempt is None:
             return received, b""

@@ -275,7 +275,7 @@ class QueueSender:
     async def _window_of(self, queue: NamedQueueFact, scope: Scope) -> _Window:
         """Return the window of a queue, loading it if necessary; only on the owner."""
         for _ in range(ROUNDS_MAX):
-            self._queues.check_owned(queue.group)
+            self._queues.groups.owned(queue.group)
             topic = self._topics.get(queue.topic)
             window = self._windows.get(queue.id)
             if window is None or not window.fits(scope, topic):
@@ -286,7 +286,7 @@ class QueueSender:
                 window.is_over = True
                 raise
             if window.fits(scope, topic):
-                self._queues.check_owned(queue.group)
+                self._queues.groups.owned(queue.group)
                 return window
         raise NotCoordinator(f"The owner of queue {queue.name!r} is changing; retry.")
 
@@ -296,7 +296,7 @@ class QueueSender:
         known = {one.id for one in self._topics.facts.named_queues().values()}
         for queue_id in [one for one in self._windows if one not in known or one == queue.id]:
             self._windows.pop(queue_id).ids.close()
-        place, ids = self._queues.place_of(queue.group), Deduplication(self._room)
+        place, ids = self._queues.groups.place_of(queue.group), Deduplication(self._room)
         window = _Window(scope, topic, place, ids, self._publish, before)
         self._windows[queue.id] = window
         promised(self._load(queue, topic, window)).then(window.loaded.settle)

@@ -1,35 +1,49 @@
-"""Moves messages to dead-letter topics, exactly once, also across crashes. For a single node.
+"""Moves messages to dead-letter topics, exactly once, across crashes and changes of leaders.
 
-The broker writes dead letters as a producer of its own, one batch at a time per dead-letter
-partition: the next batch waits until the delivery journal records that the messages of this one are
-done. So after a crash, only the last batch of that producer in each partition can hold messages
-that the journal does not record as done; they are marked as done before anything is delivered.
+A dead-letter partition may be led by another node, and the owner of a queue may change while a
+batch of dead letters is in flight. So an intent is journaled first: the messages of the batch, and
+its producer id and sequence number. Only then is the batch sent, repeatedly until it is committed,
+and then the journal records that its messages are done. A new owner that finds an intent without
+this completion sends the batch again under the same numbers (see `Courier`).
+
+Each time a node becomes the owner of a journal partition it writes as a new producer, and sends
+one batch at a time to each dead-letter partition.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple
 
-from goqueue.broker.queues.records import RecordReader
-from goqueue.broker.shards.own_records import newest_records
+from goqueue.broker.queues.host import HostedQueue
+from goqueue.broker.queues.journal import not_here
+from goqueue.broker.queues.records import RecordReader, Source, read_soon
+from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.shards.courier import BatchNumbers, Courier
 from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.cluster.facts import NamedProducer
-from goqueue.delivery import DeadLetter, DeadLettered, Ledger, LedgerKey, PendingLetter
+from goqueue.cluster.topic_changes import IN_SYNC_SETTING
+from goqueue.delivery import DeadLetter, DeadLettered, DeadLetterIntent, PendingLetter
+from goqueue.delivery.ranges import ranges_of
 from goqueue.loop.clock import Clock
-from goqueue.loop.promise import Promise
-from goqueue.model.batch import Record, add_sequence, encode_batch
-from goqueue.model.dead_letters import PREFIX, Origin, read_origin, without_origin, write_origin
-from goqueue.model.errors import GoQueueError
-from goqueue.partition import Partition
+from goqueue.loop.promise import Promise, start
+from goqueue.model.batch import Record
+from goqueue.model.dead_letters import PREFIX, Origin, without_origin, write_origin
+from goqueue.model.errors import (
+    GoQueueError,
+    OutOfOrderSequence,
+    TopicExists,
+    UnknownTopicId,
+)
+from goqueue.model.names import ProducerIdentity
 
-PRODUCER_NAME = "dead-letters"
 LETTERS_PER_BATCH_MAX = 500
 BATCH_BYTES_MAX = 512 << 10
 RETRY_MS = 1000
+LOOK_MS = 50  # how often to check whether the local metadata has caught up
 
 # A topic or a group may be deleted and created again under its name; the ids distinguish them.
 TOPIC_ID_HEADER = PREFIX + "topic-id"
@@ -37,309 +51,344 @@ GROUP_ID_HEADER = PREFIX + "group-id"
 
 _log = logging.getLogger(__name__)
 
-LedgerOf = Callable[[LedgerKey], Ledger | None]
 
-
-class SourceQueue(Protocol):
-    """The queue that the dead letters come from."""
+class LetterSource(NamedTuple):
+    """The partition of a queue that dead letters come from."""
 
     group: str
     group_id: str
     topic: Topic
-
-    @property
-    def dead_letter_topic(self) -> str: ...
-
-    def note_dead_lettered(
-        self, letters: list[DeadLetter], letter_topic: Topic, end: int
-    ) -> Promise[None]:
-        """Note letters of one partition that a topic has before `end`; resolves when journaled."""
-
-    def given_up(self, letters: list[DeadLetter]) -> None:
-        """Finish letters whose records no longer exist."""
-
-    def saved(self) -> Promise[None]:
-        """Resolves when everything so far is journaled."""
+    number: int
 
 
-_Entry = tuple[SourceQueue, DeadLetter, Promise[None]]
+@dataclass(slots=True)
+class _Entry:
+    source_queue: HostedQueue
+    letter: DeadLetter
+    promise: Promise[None]
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Dead letters of one partition of one queue, all with their records."""
+
+    source_queue: HostedQueue
+    number: int
+    entries: list[_Entry]
+    records: dict[int, Record]  # by offset
+
+
+@dataclass(slots=True)
 class _Line:
-    """The pending letters of one target partition; busy from a write until it is journaled."""
+    """The pending dead letters of one target partition."""
 
-    def __init__(self, topic: Topic, partition: Partition) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.pending: deque[_Entry] = deque()
-        self.is_busy = False
-        self.next_sequence = 0
+    topic: str
+    number: int
+    pending: deque[_Entry] = field(default_factory=deque)
+    is_busy: bool = False
 
 
 class DeadLetterWriter:
-    """Writes all dead letters of a single node."""
+    """Writes the dead letters of all queues in one partition of the journal."""
 
-    def __init__(self, clock: Clock, topics: Topics, reader: RecordReader) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        topics: Topics,
+        leaders: Leaders,
+        reader: RecordReader,
+        *,
+        source_of: Callable[[Topic, int], Source],
+    ) -> None:
+        """`source_of` returns the source from which a partition's records are read."""
         self._clock = clock
         self._topics = topics
+        self._leaders = leaders
         self._reader = reader
-        self._producer: NamedProducer | None = None
-        self._is_taking_over = False
-        self._lines: dict[Partition, _Line] = {}
+        self._source_of = source_of
+        # Messages were checked when they were accepted, and must not get stuck as dead letters.
+        self._courier = Courier(topics, leaders, is_over=lambda: self._is_closed, is_checked=True)
+        self._lines: dict[tuple[str, int], _Line] = {}
+        self._waiting: dict[Promise[None], None] = {}
+        self._is_closed = False
 
-    # Recovery
+    def close(self) -> None:
+        """Stop, because another node owns these queues; it completes the journaled intents."""
+        self._is_closed = True
+        waiting, self._waiting = self._waiting, {}
+        for promise in waiting:
+            promise.reject(not_here())
 
-    def recover(self, ledger_of: LedgerOf) -> dict[LedgerKey, DeadLettered]:
-        """Mark messages with a written dead letter as done; return the events to journal."""
-        producer = self._topics.facts.producer_named(PRODUCER_NAME)
-        events: dict[LedgerKey, DeadLettered] = {}
-        if producer is not None:
-            for topic, record in newest_records(self._topics, producer):
-                _note(record, topic, ledger_of, events)
-        return events
+    # Intents of an earlier owner
+
+    async def finish(self, source: LetterSource, intent: DeadLetterIntent) -> DeadLettered:
+        """Make sure that the batch of an intent is stored; return the event to journal."""
+        offsets = [letter.offset for letter in intent.letters]
+        # What cannot be stored under these numbers is dead-lettered anew.
+        nothing = DeadLettered([], intent.topic_id, 0)
+        records = await self._read_again(source, intent.topic_id, offsets)
+        if records is None:
+            return nothing
+        try:
+            end = await self._store(source, intent, records)
+        except (UnknownTopicId, OutOfOrderSequence):
+            return nothing
+        self._check_open()
+        return DeadLettered(ranges_of(sorted(offsets)), intent.topic_id, end)
+
+    async def _read_again(
+        self, source: LetterSource, letter_topic_id: bytes, offsets: list[int]
+    ) -> Mapping[int, Record] | None:
+        """Return the messages of an intent; None if the same batch cannot be built again."""
+        source_of = partial(self._source_of, source.topic, source.number)
+        while True:
+            self._check_open()
+            if self._topics.find_by_id(letter_topic_id) is None:
+                return None
+            if self._topics.find_by_id(source.topic.id) is None:
+                return None
+            found = await read_soon(self._reader, source_of, offsets)
+            if found.gone:
+                return None
+            records = found.records
+            if len(records) == len(offsets):
+                return records
+            if found.error is not None:
+                _log.warning("cannot read the messages of an intent yet: %s", found.error)
+            await self._sleep(LOOK_MS)
 
     # Writing
 
-    def send(self, source_queue: SourceQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
+    def send(self, source_queue: HostedQueue, letters: list[DeadLetter]) -> list[Promise[None]]:
         """Dead-letter these messages of a queue; each promise resolves when its message is done."""
         promises: list[Promise[None]] = []
         for letter in letters:
             promise: Promise[None] = Promise()
             promises.append(promise)
-            self._queue((source_queue, letter, promise))
+            if self._is_closed:
+                promise.reject(not_here())
+            else:
+                self._waiting[promise] = None
+                self._queue(_Entry(source_queue, letter, promise))
         return promises
 
     def _queue(self, entry: _Entry) -> None:
-        source_queue, letter, _ = entry
-        try:
-            line = self._line(source_queue, letter)
-        except GoQueueError as error:
-            # The topic cannot be created now. The message keeps its state until a retry succeeds.
-            _log.error("cannot dead-letter for group %s; retrying: %s", source_queue.group, error)
-            self._clock.call_later(RETRY_MS, partial(self._queue, entry))
-            return
+        name = entry.source_queue.dead_letter_topic
+        topic = self._topics.find(name)
+        count = len((topic or entry.source_queue.topic).partitions)
+        place = (name, entry.letter.partition % count)
+        line = self._lines.get(place)
+        if line is None:
+            line = self._lines[place] = _Line(*place)
         line.pending.append(entry)
         if not line.is_busy:
             line.is_busy = True
-            self._clock.call_soon(partial(self._pump, line))
+            self._clock.call_soon(lambda: start(self._work(line), _raise))
 
-    def _line(self, source_queue: SourceQueue, letter: DeadLetter) -> _Line:
-        name = source_queue.dead_letter_topic
-        topic = self._topics.find(name)
-        if topic is None:
-            self._topics.create(name, partition_count=len(source_queue.topic.partitions))
-            topic = self._topics.get(name)
-        target = topic.partition(letter.partition % len(topic.partitions))
-        line = self._lines.get(target)
-        if line is None:
-            for gone in [
-                one for one in self._lines if one.is_gone and not self._lines[one].is_busy
-            ]:
-                del self._lines[gone]
-            line = self._lines[target] = _Line(topic, target)
-        return line
+    async def _work(self, line: _Line) -> None:
+        while not self._is_closed and line.pending:
+            try:
+                await self._step(line)
+            except GoQueueError as error:
+                if not self._is_closed:
+                    _log.error("cannot write dead letters to %s; retrying: %s", line.topic, error)
+                    await self._sleep(RETRY_MS)
+        line.is_busy = False
+        self._lines.pop((line.topic, line.number), None)
 
-    def _pump(self, line: _Line) -> None:
-        """Write the next batch, if there is one."""
-        if self._producer is None:
-            self._take_over()
+    async def _step(self, line: _Line) -> None:
+        """Complete one batch."""
+        letter_topic = await self._letter_topic(line)
+        if self._courier.producer is None:
+            await self._courier.renew()
+        self._check_open()
+        if line.pending[0].letter.partition % len(letter_topic.partitions) != line.number:
+            # Now that the topic exists, it has another number of partitions than assumed.
+            pending, line.pending = line.pending, deque()
+            for entry in pending:
+                self._queue(entry)
             return
-        if line.partition.is_gone:
-            self._move_on(line)
-            return
-        entries, records = self._collect(line)
-        if not records:
-            line.is_busy = False
+        batch = await self._draft(line)
+        self._check_open()
+        if batch is None:
             return
         try:
-            end = self._write(line, records)
-        except GoQueueError as error:
-            _log.error("cannot write dead letters to %s; retrying: %s", line.partition.name, error)
-            line.pending.extendleft(reversed(entries))
-            self._clock.call_later(RETRY_MS, partial(self._pump, line))
-            return
+            await self._move(batch, letter_topic)
+        except (UnknownTopicId, OutOfOrderSequence) as error:
+            # The topic was deleted, or has lost earlier batches. Another batch gets the letters.
+            _log.error("dead letters for %s are written anew: %s", line.topic, error)
+            line.pending.extendleft(reversed(batch.entries))
+            self._courier.producer = None
 
-        def committed(error: GoQueueError | None) -> None:
-            if error is None:
-                self._discard(line, entries, end)
-            else:
-                self._fail(line, entries, error)
-
-        line.partition.when_committed(end - 1, committed)
-
-    def _collect(self, line: _Line) -> tuple[list[_Entry], list[Record]]:
-        """Return the next letters and their new records; finish those whose record is gone."""
-        entries: list[_Entry] = []
-        records: list[Record] = []
-        size = 0
-        while line.pending and len(entries) < LETTERS_PER_BATCH_MAX and size < BATCH_BYTES_MAX:
-            entry = line.pending.popleft()
-            source_queue, letter, promise = entry
-            source = source_queue.topic.partitions[letter.partition]
-            found = self._reader.read(source, [letter.offset])
-            record = found.records.get(letter.offset)
-            if record is not None:
-                entries.append(entry)
-                records.append(
-                    letter_record(
-                        record,
-                        topic=source_queue.topic,
-                        partition=letter.partition,
-                        pending_letters=PendingLetter(
-                            letter.offset, letter.attempts, letter.reason
-                        ),
-                        group=source_queue.group,
-                        group_id=source_queue.group_id,
-                        now_ms=self._clock.wall_ms(),
-                    )
-                )
-                size += len(record.key or b"") + len(record.value or b"")
-            elif found.gone or source.is_gone:
-                source_queue.given_up([letter])
-                promise.resolve(None)
-            else:
-                _log.error("cannot read a dead letter from its topic: %s", found.error)
-                self._clock.call_later(RETRY_MS, partial(self._queue, entry))
-        return entries, records
-
-    def _write(self, line: _Line, records: list[Record]) -> int:
-        """Write a batch to the dead-letter partition; return the offset after it."""
-        target, producer = line.partition, self._producer
-        assert producer is not None
-        if target.failure is not None:
-            raise target.failure
-        batch = encode_batch(
-            records,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            base_sequence=line.next_sequence,
+    async def _move(self, batch: _Batch, letter_topic: Topic) -> None:
+        """Write the intent ahead, store the batch, and note that its messages are done."""
+        source_queue, letters = batch.source_queue, [entry.letter for entry in batch.entries]
+        intent = self._intent(letter_topic, batch.number, letters)
+        source = LetterSource(
+            source_queue.group, source_queue.group_id, source_queue.topic, batch.number
         )
-        appended = target.write(memoryview(batch), now_ms=self._clock.wall_ms())
-        line.next_sequence = add_sequence(line.next_sequence, len(records))
-        return appended.last_offset + 1
+        source_queue.intend_dead_letters(batch.number, intent)
+        await self._saved(source_queue)
+        end = await self._store(source, intent, batch.records)
+        self._check_open()
+        source_queue.note_dead_lettered(letters, intent.topic_id, end)
+        await self._saved(source_queue)
+        for entry in batch.entries:
+            self._done(entry)
 
-    def _discard(self, line: _Line, entries: list[_Entry], end: int) -> None:
-        """Have the queues journal a durable batch, and continue when they have."""
-        shares: dict[tuple[SourceQueue, int], list[_Entry]] = {}
-        for entry in entries:
-            shares.setdefault((entry[0], entry[1].partition), []).append(entry)
-        left = len(shares)
+    def _intent(
+        self, letter_topic: Topic, number: int, letters: list[DeadLetter]
+    ) -> DeadLetterIntent:
+        target = number % len(letter_topic.partitions)
+        numbers = self._courier.number(letter_topic, target, len(letters))
+        return DeadLetterIntent(
+            [PendingLetter(one.offset, one.attempts, one.reason) for one in letters],
+            letter_topic.id,
+            target,
+            numbers.producer.producer_id,
+            numbers.sequence,
+        )
 
-        def noted() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self._pump(line)
+    async def _store(
+        self, source: LetterSource, intent: DeadLetterIntent, records: Mapping[int, Record]
+    ) -> int:
+        """Have the leader of the partition store a batch; return the offset after it."""
+        producer = ProducerIdentity(intent.producer_id, 0)
+        numbers = BatchNumbers(intent.topic_id, intent.partition, producer, intent.sequence)
+        now_ms = self._clock.wall_ms()
+        letters = [
+            letter_record(records[one.offset], source, one, now_ms=now_ms) for one in intent.letters
+        ]
+        while True:
+            try:
+                return await self._courier.store(numbers, letters)
+            except (UnknownTopicId, OutOfOrderSequence):
+                raise
+            except GoQueueError as error:
+                self._check_open()
+                _log.error(
+                    "cannot write dead letters of %s; retrying: %s", source.topic.name, error
+                )
+                await self._sleep(RETRY_MS)
 
-        for (source_queue, _), share in shares.items():
-            saved = source_queue.note_dead_lettered(
-                [letter for _, letter, _ in share], line.topic, end
-            )
-            saved.then(partial(self._noted, source_queue, share, noted))
+    async def _saved(self, source_queue: HostedQueue) -> None:
+        """Wait until what was noted in a queue is durable."""
+        while True:
+            try:
+                await source_queue.saved()
+                self._check_open()
+                return
+            except GoQueueError as error:
+                self._check_open()
+                _log.warning("cannot journal dead letters yet; retrying: %s", error)
+                await self._sleep(RETRY_MS)
 
-    def _noted(
-        self,
-        source_queue: SourceQueue,
-        entries: list[_Entry],
-        go_on: Callable[[], None],
-        _: object,
-        error: Exception | None,
-    ) -> None:
-        for _source, _letter, promise in entries:
-            promise.settle(None, error)
-        if error is None:
-            go_on()
-            return
-        # The letters are in their topic but not yet in the journal: no other batch may be written
-        # until they are.
-        again = partial(self._noted, source_queue, [], go_on)
-        self._clock.call_later(RETRY_MS, lambda: source_queue.saved().then(again))
+    def _done(self, entry: _Entry) -> None:
+        if self._waiting.pop(entry.promise, self) is None:
+            entry.promise.resolve(None)
 
-    def _fail(self, line: _Line, entries: list[_Entry], error: GoQueueError) -> None:
-        """Fail letters whose partition is not writable; only its deletion or a restart helps."""
-        _log.error("dead letters for %s are not durable: %s", line.partition.name, error)
-        if line.partition.is_gone:
-            line.pending.extendleft(reversed(entries))
-            self._move_on(line)
-            return
-        for _, _, promise in entries:
-            promise.reject(error)
-        line.is_busy = False
+    async def _letter_topic(self, line: _Line) -> Topic:
+        """Return the dead-letter topic, creating it if it is missing.
 
-    def _move_on(self, line: _Line) -> None:
-        """Send the letters for a deleted dead-letter topic to a new one."""
-        self._lines.pop(line.partition, None)
-        pending, line.pending = line.pending, deque()
-        for entry in pending:
+        A message is done as soon as its dead letter is stored, so this topic must be as durable.
+        """
+        topic = self._topics.find(line.topic)
+        if topic is None:
+            source = line.pending[0].source_queue.topic
+            own = source.fact.settings
+            try:
+                topic = await self._topics.create(
+                    line.topic,
+                    partition_count=len(source.partitions),
+                    settings={name: own[name] for name in (IN_SYNC_SETTING,) if name in own},
+                    replication_factor=self._leaders.copies_of(source),
+                )
+            except TopicExists:
+                topic = self._topics.get(line.topic)
+        return topic
+
+    async def _draft(self, line: _Line) -> _Batch | None:
+        """Build the next batch, of one queue partition; finish letters without a record."""
+        candidates = _candidates(line)
+        source_queue, number = candidates[0].source_queue, candidates[0].letter.partition
+        found = await read_soon(
+            self._reader,
+            lambda: source_queue.sources[number],
+            [one.letter.offset for one in candidates],
+        )
+        found_records, gone = found.records, set(found.gone)
+        is_gone = self._topics.find_by_id(source_queue.topic.id) is None
+        batch = _Batch(source_queue, number, [], {})
+        size = 0
+        for entry in candidates:
+            if size >= BATCH_BYTES_MAX:
+                break
+            line.pending.popleft()
+            offset = entry.letter.offset
+            record = found_records.get(offset)
+            if record is not None:
+                batch.entries.append(entry)
+                batch.records[offset] = record
+                size += len(record.key or b"") + len(record.value or b"")
+            elif offset in gone or is_gone:
+                source_queue.given_up([entry.letter])
+                self._done(entry)
+            else:
+                _log.warning("cannot read a dead letter from its topic yet: %s", found.error)
+                self._clock.call_later(RETRY_MS, partial(self._queue_again, entry))
+        return batch if batch.entries else None
+
+    def _queue_again(self, entry: _Entry) -> None:
+        if not self._is_closed:
             self._queue(entry)
 
-    def _take_over(self) -> None:
-        """Register as the producer of dead letters, fencing any earlier one."""
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise not_here()
 
-        def taken(producer: NamedProducer | None, error: Exception | None) -> None:
-            self._is_taking_over = False
-            self._producer = producer
-            if error is not None:
-                _log.error("cannot register the dead-letter producer; retrying: %s", error)
-                self._clock.call_later(RETRY_MS, self._take_over)
-                return
-            for line in list(self._lines.values()):
-                if line.is_busy:
-                    self._pump(line)
-
-        if not self._is_taking_over:
-            self._is_taking_over = True
-            self._topics.facts.take_over_producer(PRODUCER_NAME).then(taken)
+    def _sleep(self, delay_ms: float) -> Promise[None]:
+        over: Promise[None] = Promise()
+        self._clock.call_later(delay_ms, lambda: over.resolve(None))
+        return over
 
 
 def letter_record(
-    record: Record,
-    *,
-    topic: Topic,
-    partition: int,
-    pending_letters: PendingLetter,
-    group: str,
-    group_id: str,
-    now_ms: int,
+    record: Record, source: LetterSource, letter: PendingLetter, *, now_ms: int
 ) -> Record:
     """Return the record that a message becomes in a dead-letter topic."""
     origin = Origin(
-        topic.name,
-        partition,
-        pending_letters.offset,
-        group,
-        pending_letters.reason,
-        pending_letters.attempts,
+        source.topic.name,
+        source.number,
+        letter.offset,
+        source.group,
+        letter.reason,
+        letter.attempts,
         now_ms,
     )
     headers = (
         *without_origin(record.headers),
         *write_origin(origin),
-        (TOPIC_ID_HEADER, topic.id.hex().encode()),
-        (GROUP_ID_HEADER, group_id.encode()),
+        (TOPIC_ID_HEADER, source.topic.id.hex().encode()),
+        (GROUP_ID_HEADER, source.group_id.encode()),
     )
     return Record(record.key, record.value, headers, now_ms)
 
 
-def _note(
-    record: Record, letter_topic: Topic, ledger_of: LedgerOf, events: dict[LedgerKey, DeadLettered]
-) -> None:
-    """Mark the message of a dead letter as done in its ledger, unless it already is."""
-    origin, ids = read_origin(record.headers), dict(record.headers)
-    group_id, topic_id = ids.get(GROUP_ID_HEADER), ids.get(TOPIC_ID_HEADER)
-    if origin is None or group_id is None or topic_id is None:
-        _log.error("the dead letter %d of %s has no origin", record.offset, letter_topic.name)
-        return
-    key = LedgerKey(group_id.decode(), bytes.fromhex(topic_id.decode()), origin.partition)
-    ledger = ledger_of(key)
-    known = events.get(key)
-    if ledger is None or (
-        known is None and ledger.letter_ends.get(letter_topic.id, 0) > record.offset
-    ):
-        return
-    before = [] if known is None else known.ranges
-    event = DeadLettered(
-        [*before, (origin.offset, origin.offset + 1)], letter_topic.id, record.offset + 1
-    )
-    ledger.apply(event)
-    events[key] = event
+def _candidates(line: _Line) -> list[_Entry]:
+    """Return the letters at the head of a line that belong to one partition of one queue."""
+    found: list[_Entry] = []
+    for entry in line.pending:
+        first = found[0] if found else entry
+        is_other = (first.source_queue, first.letter.partition) != (
+            entry.source_queue,
+            entry.letter.partition,
+        )
+        if is_other or len(found) == LETTERS_PER_BATCH_MAX:
+            break
+        found.append(entry)
+    return found
+
+
+def _raise(_: object, error: Exception | None) -> None:
+    if error is not None:
+        raise error

@@ -1,4 +1,7 @@
-"""A queue in operation: reads chosen records, keeps receivers waiting, and runs its timers."""
+"""A queue in operation: reads chosen records, keeps receivers waiting, and runs its timers.
+
+A queue group has one queue for each topic that it receives from.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from goqueue.broker.queues.journal import DeliveryJournal
-from goqueue.broker.queues.received import Received, ReceivedRun
-from goqueue.broker.queues.records import Part, RecordReader, Source
+from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard
+from goqueue.broker.queues.records import Part, Received, ReceivedRun, RecordReader, Source
 from goqueue.broker.topics.topics import Topic
+from goqueue.cluster.facts import QueueGroupFact
 from goqueue.delivery import (
     MIXED,
     SETTLED,
@@ -24,6 +27,8 @@ from goqueue.delivery import (
     Queue,
     Run,
     Settled,
+    Unacked,
+    check_queue_settings,
 )
 from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
@@ -55,11 +60,12 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class WaitingRoom:
-    """The number of waiting receivers over all queues of the node, and its limit."""
+class ReceiveLimits:
+    """Limits of receive calls: how many wait, over all queues of the node, and their size."""
 
-    count_max: int
-    count: int = 0
+    waiting_max: int
+    bytes_max: int  # of one response
+    waiting: int = 0
 
 
 def _stay() -> None:
@@ -140,39 +146,54 @@ class DeadLetterWriter(Protocol):
         """Dead-letter these messages of a queue; each promise resolves when its message is done."""
 
 
+class HostedGroup:
+    """A group, and its queues by topic id."""
+
+    def __init__(self, fact: QueueGroupFact, journal: DeliveryJournal) -> None:
+        self.fact = fact
+        self.id = fact.id.hex()
+        self.settings = check_queue_settings(dict(fact.settings))
+        self.unacked = Unacked()
+        self.queues: dict[bytes, HostedQueue] = {}
+        self.shard: DeliveryShard | None = None  # as of the last `check_owned`
+        self._journal = journal
+
+    def check_owned(self) -> None:
+        """Raise unless this node owns the group's delivery state."""
+        if self.shard is None or self.shard.is_closed:
+            self.shard = self._journal.shard_of(self.id)
+
+
 class HostedQueue:
     """A queue with its journal, its log and its waiting receivers."""
 
     def __init__(
         self,
-        group: str,
-        group_id: str,
+        group: HostedGroup,
         topic: Topic,
         queue: Queue,
+        shard: DeliveryShard,
+        letter_writer: DeadLetterWriter,
         *,
         clock: Clock,
-        journal: DeliveryJournal,
         reader: RecordReader,
-        letter_writer: DeadLetterWriter,
-        room: WaitingRoom,
-        receive_bytes_max: int,
-        is_alone: bool = True,
+        limits: ReceiveLimits,
     ) -> None:
-        """Unless `is_alone`, another node may become the owner before this one notices."""
-        self.group = group
-        self.group_id = group_id
+        self.group = group.fact.name
+        self.group_id = group.id
         self.topic = topic
+        self.topic_id = topic.id
         self.queue = queue
+        self.shard = shard
         self.sources: list[Source] = []  # by partition number
         self._unknown: set[Source] = set()  # sources about which no leader has reported yet
         self.ttl_ms = -1
         self._clock = clock
-        self._journal = journal
         self._reader = reader
         self._letter_writer = letter_writer
-        self._room = room
-        self._receive_bytes_max = receive_bytes_max
-        self._is_alone = is_alone
+        self._limits = limits
+        # Otherwise another node may become the owner before this one notices.
+        self._is_alone = shard.is_alone
         self._receivers: dict[Receiver, None] = {}
         # Receivers that wait longer than requested, with the end of their requested wait.
         self._hasty: dict[Receiver, int] = {}
@@ -183,10 +204,6 @@ class HostedQueue:
         self._timer_at: int | None = None
         self._is_closed = False
         self._closed_by: GoQueueError | None = None
-
-    @property
-    def topic_id(self) -> bytes:
-        return self.topic.id
 
     @property
     def dead_letter_topic(self) -> str:
@@ -203,7 +220,7 @@ class HostedQueue:
         return self.queue.outbox.take_events()
 
     def saved(self) -> Promise[None]:
-        return self._journal.saved(self)
+        return self.shard.saved(self)
 
     def close(self, error: GoQueueError | None) -> None:
         """Stop; receivers get no messages, or the error."""
@@ -231,7 +248,7 @@ class HostedQueue:
         """Refuse to change a queue that is not owned any more, or cannot be journaled."""
         if self._closed_by is not None:
             raise self._closed_by
-        self._journal.check_writable(self.group_id)
+        self.shard.check_writable()
 
     # Receiving
 
@@ -249,12 +266,12 @@ class HostedQueue:
         if (self._is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
             self._hasty[receiver] = self._clock.now_ms() + wait_ms
             wait_ms = AWAIT_MS
-        if wait_ms <= 0 or self._room.count >= self._room.count_max:
+        if wait_ms <= 0 or self._limits.waiting >= self._limits.waiting_max:
             self._hasty.pop(receiver, None)
             receiver.answer(Received(self.topic.name))
         else:
             self._receivers[receiver] = None
-            self._room.count += 1
+            self._limits.waiting += 1
             receiver.leave = partial(self._leave, receiver)
             receiver.timer = self._clock.call_later(wait_ms, receiver.cancel)
             if not self._is_awaiting:
@@ -264,7 +281,7 @@ class HostedQueue:
     def _leave(self, receiver: Receiver) -> None:
         self._hasty.pop(receiver, None)
         if self._receivers.pop(receiver, self) is None:
-            self._room.count -= 1
+            self._limits.waiting -= 1
 
     def wake(self) -> None:
         """Serve waiting receivers soon, because messages may be available."""
@@ -345,14 +362,14 @@ class HostedQueue:
 
         receiver.give_back = give_back
         if self._is_alone and not self.queue.settings.key_order:
-            self._journal.written(self).then(noted)
+            self.shard.written(self).then(noted)
         else:
             receiver.timer = self._clock.call_later(GRANT_MS_MAX, give_up)
-            self._journal.saved(self).then(noted)
+            self.shard.saved(self).then(noted)
 
     def _collect(self, receiver: Receiver) -> Received:
         received = Received(self.topic.name)
-        room, queue = self._receive_bytes_max, self.queue
+        room, queue = self._limits.bytes_max, self.queue
         self._is_awaiting, self._is_searching = bool(self._unknown), False
         call = queue.new_call()
         for _ in range(ROUNDS_MAX):
@@ -457,7 +474,7 @@ class HostedQueue:
     def settle(self) -> list[Promise[None]]:
         """Journal the queue's events, send its dead letters, and set the timer."""
         if self.queue.outbox.events:
-            self._journal.changed(self)
+            self.shard.changed(self)
         return self._carry_out()
 
     def _carry_out(self) -> list[Promise[None]]:
@@ -480,8 +497,8 @@ class HostedQueue:
             return promise
         # A result without a change must not come from an owner that was replaced unnoticed.
         is_proof_needed = not self._is_alone and not self.queue.outbox.events
-        waits = [self._journal.prove(self.group_id)] if is_proof_needed else []
-        waits += [self._journal.saved(self), *self._carry_out()]
+        waits = [self.shard.prove()] if is_proof_needed else []
+        waits += [self.shard.saved(self), *self._carry_out()]
         self.wake()
         left = len(waits)
         failures: list[Exception] = []
@@ -498,21 +515,17 @@ class HostedQueue:
             wait.then(done)
         return promise
 
-    def letter_intents(self, number: int, event: DeadLetterIntent) -> Promise[None]:
-        """Journal messages that are about to be written as dead letters; resolves when durable."""
+    def intend_dead_letters(self, number: int, event: DeadLetterIntent) -> None:
+        """Note messages that are about to be dead letters; durable when `saved` resolves."""
         self.queue.partitions[number].record(event)
-        return self._journal.saved(self)
 
-    def note_dead_lettered(
-        self, letters: list[DeadLetter], letter_topic: Topic, end: int
-    ) -> Promise[None]:
-        """Journal letters that their topic has before offset `end`; resolves when durable."""
+    def note_dead_lettered(self, letters: list[DeadLetter], topic_id: bytes, end: int) -> None:
+        """Note letters that their topic has before offset `end`; durable when `saved` resolves."""
         self.queue.settling.note_dead_lettered(
-            letters, self._clock.now_ms(), topic_id=letter_topic.id, end=end
+            letters, self._clock.now_ms(), topic_id=topic_id, end=end
         )
         self.wake()
         self._set_alarm()
-        return self._journal.saved(self)
 
     def given_up(self, letters: list[DeadLetter]) -> None:
         self.queue.settling.given_up(letters, self._clock.now_ms())

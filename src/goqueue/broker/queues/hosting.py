@@ -1,4 +1,8 @@
-"""The queue groups and queues of a node, and how they follow changes of groups and topics."""
+"""The queue groups and queues of a node, and how they follow changes of groups and topics.
+
+The node that leads a partition of the delivery journal owns the groups in it and their queues. A
+single node leads all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from goqueue.broker.queues.dead_lettering import DeadLetterWriter
-from goqueue.broker.queues.dead_lettering_cluster import ClusterDeadLetterWriter
-from goqueue.broker.queues.host import HostedQueue, WaitingRoom
-from goqueue.broker.queues.initial_delay import arrived_in
-from goqueue.broker.queues.journal import DeliveryJournal, not_here
-from goqueue.broker.queues.sources import QueueSources
+from goqueue.broker.queues.dead_lettering import DeadLetterWriter, LetterSource
+from goqueue.broker.queues.host import HostedGroup, HostedQueue, ReceiveLimits
+from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard, not_here
+from goqueue.broker.queues.lanes import QueueSources
+from goqueue.broker.queues.records import Source
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.settings import lane_settings
 from goqueue.broker.topics.topics import Topic, Topics
@@ -26,7 +29,6 @@ from goqueue.cluster.facts import (
 )
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
-    DeadLettered,
     Ledger,
     LedgerKey,
     Moved,
@@ -36,9 +38,10 @@ from goqueue.delivery import (
     check_queue_settings,
     queue_tag,
 )
-from goqueue.loop.clock import Clock, Handle
+from goqueue.loop.clock import Clock, Handle, MonotonicClock
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
+from goqueue.model.names import DELIVERY_TOPIC
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
@@ -50,22 +53,11 @@ RETRY_MS = 1000
 _NO_END = 1 << 62
 # Ledgers of the broker itself, which belong to no queue.
 _KEEPER_PREFIX = "__"
+# A queue with an initial delay is opened with arrival times of this many steps; messages of one
+# step count as arriving at its end.
+ARRIVAL_STEPS = 16
 
 _log = logging.getLogger(__name__)
-
-
-class HostedGroup:
-    """A group and its queues by topic id."""
-
-    def __init__(self, fact: QueueGroupFact) -> None:
-        self.fact = fact
-        self.settings = check_queue_settings(dict(fact.settings))
-        self.unacked = Unacked()
-        self.queues: dict[bytes, HostedQueue] = {}
-
-    @property
-    def id(self) -> str:
-        return self.fact.id.hex()
 
 
 class QueueHosts:
@@ -78,96 +70,74 @@ class QueueHosts:
         topics: Topics,
         settings: DeliverySettings,
         random: Random,
-        leaders: Leaders | None = None,
+        leaders: Leaders,
     ) -> None:
-        """`leaders` finds the leaders of partitions in a cluster; None on a single node."""
+        self.clock = clock = MonotonicClock(clock)
         self.groups: dict[str, HostedGroup] = {}
+        self.by_id: dict[str, HostedGroup] = {}
         self.leaders = leaders
-        self.journal = DeliveryJournal(clock, topics, settings, is_alone=leaders is None)
+        self.journal = DeliveryJournal(clock, topics, settings, is_alone=leaders.is_alone)
         self.sources = QueueSources(
             clock, disk, topics, settings, leaders, is_awaited=self._is_awaited
         )
         self.by_topic = self.sources.by_topic
-        self._clock = clock
         self._topics = topics
-        self._settings = settings
         self._random = random
-        self._letter_writer = DeadLetterWriter(clock, topics, self.sources.reader)
-        self._letter_writers: dict[int, ClusterDeadLetterWriter] = {}  # by partition of the journal
-        # Queues (group id, topic id) that wait for the dead letters of a previous owner.
-        self._unfinished: set[tuple[str, bytes]] = set()
-        self._room = WaitingRoom(settings.waiting_max)
+        self._letter_writers: dict[int, DeadLetterWriter] = {}  # by partition of the journal
+        self._limits = ReceiveLimits(settings.waiting_max, settings.receive_bytes_max)
         self._timer: Handle | None = None
         topics.on_change(self._topics_changed)
         topics.facts.log.on_applied(self._apply)
+        topics.internal.on_made(DELIVERY_TOPIC, self._lead_all)
 
     @property
     def observer(self) -> Observer | None:
         return self._topics.observer
 
     def open(self) -> None:
-        """Replay the journal; nothing is delivered before that.
+        """Load the groups. Queues are opened with the journal partitions that `lead` gets.
 
-        In a cluster, only load the groups: queues are opened with the partitions that `lead` gets.
+        A single node leads all of them: now, or when the topic is made for the first queue.
         """
         for fact in self._topics.facts.queue_groups().values():
-            self.groups[fact.name] = HostedGroup(fact)
-        if self.leaders is not None:
-            self._check_starts()
-            return
-        self.journal.open()
-        by_id = {group.id: group for group in self.groups.values()}
-
-        def ledger_of(key: LedgerKey) -> Ledger | None:
-            if key.group not in by_id or self._topics.find_by_id(key.topic_id) is None:
-                return None
-            ledgers = self.journal.ledgers.setdefault((key.group, key.topic_id), {})
-            return ledgers.setdefault(key.partition, Ledger())
-
-        events = self._letter_writer.recover(ledger_of)
-        if events:
-            self.journal.ensure_topic()
-            self.journal.note(events)
-        for group_id, topic_id in list(self.journal.ledgers):
-            group, topic = by_id.get(group_id), self._topics.find_by_id(topic_id)
-            if group is not None and topic is not None:
-                self._host(group, topic)
-            else:
-                self._forget_gone(group_id, topic_id)
+            self._add_group(fact)
+        topic = self._topics.find(DELIVERY_TOPIC)
+        if self.leaders.is_alone and topic is not None:
+            self._lead_all(topic)
         self._check_starts()
 
-    def _forget_gone(self, group_id: str, topic_id: bytes) -> None:
-        """Drop the ledgers of a deleted group or topic; the broker's own have no group."""
-        is_topic_gone = self._topics.find_by_id(topic_id) is None
-        if is_topic_gone or not group_id.startswith(_KEEPER_PREFIX):
-            self.journal.forget(group_id, topic_id)
+    # Ownership
 
-    # Ownership, in a cluster
+    def _lead_all(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            self.lead(partition)
 
     def lead(self, partition: Partition) -> None:
         """Own the queues of a journal partition, which this node leads now."""
-        assert self.leaders is not None
         number = partition.name.partition
-        self.journal.lead(partition)
-        self._letter_writers[number] = ClusterDeadLetterWriter(
-            self._clock,
+        shard = self.journal.lead(partition)
+        self._letter_writers[number] = DeadLetterWriter(
+            self.clock,
             self._topics,
             self.leaders,
             self.sources.reader,
             source_of=self.sources.source_of,
         )
-        by_id = {group.id: group for group in self.groups.values()}
-        for group_id, topic_id in self.journal.led_by(number):
-            group, topic = by_id.get(group_id), self._topics.find_by_id(topic_id)
+        for group_id, topic_id in list(shard.ledgers):
+            group, topic = self.by_id.get(group_id), self._topics.find_by_id(topic_id)
             if group is None or topic is None:
-                self._forget_gone(group_id, topic_id)
-            elif any(
-                one.letter_intents for one in self.journal.ledgers[group_id, topic_id].values()
-            ):
-                self._unfinished.add((group_id, topic_id))
-                start(self._finish(number, group, topic), _raise)
+                self._forget_gone(shard, group_id, topic_id)
+            elif any(one.letter_intents for one in shard.ledgers[group_id, topic_id].values()):
+                shard.opening.add((group_id, topic_id))
+                start(self._finish(shard, group, topic), _raise)
             else:
-                self._host(group, topic)
+                self._host(group, topic, shard)
+
+    def _forget_gone(self, shard: DeliveryShard, group_id: str, topic_id: bytes) -> None:
+        """Drop the ledgers of a deleted group or topic; the broker's own have no group."""
+        is_topic_gone = self._topics.find_by_id(topic_id) is None
+        if is_topic_gone or not group_id.startswith(_KEEPER_PREFIX):
+            shard.forget(group_id, topic_id)
 
     def resign(self, partition: Partition) -> None:
         """Close the queues of a journal partition that this node no longer leads."""
@@ -175,71 +145,67 @@ class QueueHosts:
         letter_writer = self._letter_writers.pop(number, None)
         if letter_writer is not None:
             letter_writer.close()
-        for group in self.groups.values():
-            if self.journal.number_of(group.id) == number:
+        shard = self.journal.find(number)
+        for group_id in dict.fromkeys(one for one, _ in shard.ledgers) if shard else ():
+            group = self.by_id.get(group_id)
+            if group is not None:
                 group.unacked = Unacked()
                 self._close_all(group, not_here())
-        self._unfinished = {
-            one for one in self._unfinished if self.journal.number_of(one[0]) != number
-        }
         self.journal.resign(number)
 
-    async def _finish(self, number: int, group: HostedGroup, topic: Topic) -> None:
-        """Complete the dead-letter intents of a previous owner, then host the queue."""
-        letter_writer = self._letter_writers[number]
+    async def _finish(self, shard: DeliveryShard, group: HostedGroup, topic: Topic) -> None:
+        """Complete the dead-letter intents of an earlier owner, then host the queue."""
+        letter_writer = self._letter_writers[shard.partition.name.partition]
         place = (group.id, topic.id)
         try:
             # Intents that are not committed may never have been sent, and must not be yet.
-            await self.journal.settled(number)
-            events: dict[LedgerKey, DeadLettered] = {}
-            for source, ledger in list(self.journal.ledgers[place].items()):
-                for announced in list(ledger.letter_intents.values()):
-                    event = await letter_writer.finish(group.fact, topic, source, announced)
-                    key = LedgerKey(group.id, topic.id, source)
+            await shard.settled()
+            for number, ledger in list(shard.ledgers[place].items()):
+                source = LetterSource(group.fact.name, group.id, topic, number)
+                for intent in list(ledger.letter_intents.values()):
+                    event = await letter_writer.finish(source, intent)
                     ledger.apply(event)
-                    events[key] = event
-                    self.journal.note({key: event})
+                    shard.note(LedgerKey(*place, number), event)
         except GoQueueError as error:
-            if self._letter_writers.get(number) is letter_writer:
+            if not shard.is_closed:
                 _log.error("cannot open %s of group %s: %s", topic.name, group.fact.name, error)
-                again = partial(self._finish_again, letter_writer, number, group, topic)
-                self._clock.call_later(RETRY_MS, again)
+                again = partial(self._finish_again, shard, group, topic)
+                self.clock.call_later(RETRY_MS, again)
             return
-        if self._letter_writers.get(number) is not letter_writer or place not in self._unfinished:
+        if shard.is_closed:
             return
-        self._unfinished.discard(place)
+        shard.opening.discard(place)
         found = self._topics.find_by_id(topic.id)
         if self.groups.get(group.fact.name) is group and found is not None:
-            self._host(group, found)
+            self._host(group, found, shard)
         else:
-            self.journal.forget(*place)
+            shard.forget(*place)
+        self._topics.internal.look()
 
-    def _finish_again(
-        self, letter_writer: ClusterDeadLetterWriter, number: int, group: HostedGroup, topic: Topic
-    ) -> None:
-        if self._letter_writers.get(number) is letter_writer:
-            start(self._finish(number, group, topic), _raise)
+    def _finish_again(self, shard: DeliveryShard, group: HostedGroup, topic: Topic) -> None:
+        if not shard.is_closed:
+            start(self._finish(shard, group, topic), _raise)
 
     def check_served(self, group: HostedGroup, topic: Topic) -> None:
         """Raise if this node cannot serve a topic for a group, now or at all."""
-        if self.leaders is None:
-            return
-        self.journal.check_here(group.id)
-        if (group.id, topic.id) in self._unfinished:
-            raise CoordinatorNotAvailable(
-                f"Queue group {group.fact.name!r} is being taken over by this node; retry."
-            )
+        group.check_owned()
+        if self.is_opening(group, topic):
+            raise _opening(group)
 
-    def check_settled(self, group: HostedGroup) -> None:
-        """Raise while a queue of the group that may have issued the receipts is not open."""
-        if any(group_id == group.id for group_id, _ in self._unfinished):
-            raise CoordinatorNotAvailable(
-                f"Queue group {group.fact.name!r} is being taken over by this node; retry."
-            )
+    @staticmethod
+    def is_opening(group: HostedGroup, topic: Topic) -> bool:
+        """Whether a queue waits for the dead letters of an earlier owner."""
+        return group.shard is not None and (group.id, topic.id) in group.shard.opening
+
+    def check_open(self, group: HostedGroup) -> None:
+        """Raise while a queue of the group that may have issued receipts is not open."""
+        shard = group.shard
+        if shard is not None and any(group_id == group.id for group_id, _ in shard.opening):
+            raise _opening(group)
 
     def _is_awaited(self, topic_id: bytes) -> bool:
         """Whether messages of a topic must be read before its queue is open."""
-        return any(one[1] == topic_id for one in self._unfinished)
+        return any(one == topic_id for shard in self.journal for _, one in shard.opening)
 
     # Committed changes of groups
 
@@ -259,7 +225,7 @@ class QueueHosts:
                     self._drop_group(name)
         if moved:
             # Replicas are added and removed after this, in the same loop iteration.
-            self._clock.call_soon(partial(self.sources.copies_changed, moved))
+            self.clock.call_soon(partial(self.sources.copies_changed, moved))
 
     def _put_group(self, fact: QueueGroupFact) -> None:
         known = self.groups.get(fact.name)
@@ -267,20 +233,25 @@ class QueueHosts:
             self._drop_group(fact.name)
             known = None
         if known is None:
-            self.groups[fact.name] = HostedGroup(fact)
+            self._add_group(fact)
             return
         known.fact, known.settings = fact, check_queue_settings(dict(fact.settings))
         for hosted in known.queues.values():
             self.configure(known, hosted)
 
+    def _add_group(self, fact: QueueGroupFact) -> None:
+        group = self.groups[fact.name] = HostedGroup(fact, self.journal)
+        self.by_id[group.id] = group
+
     def _drop_group(self, name: str) -> None:
         group = self.groups.pop(name, None)
         if group is None:
             return
-        topic_ids = list(group.queues)
+        del self.by_id[group.id]
+        queues = list(group.queues.values())
         self._close_all(group, UnknownGroup(name))
-        for topic_id in topic_ids:
-            self.journal.forget(group.id, topic_id)
+        for hosted in queues:
+            hosted.shard.forget(group.id, hosted.topic_id)
 
     def _close_all(self, group: HostedGroup, error: GoQueueError) -> None:
         for topic_id, hosted in group.queues.items():
@@ -317,14 +288,16 @@ class QueueHosts:
         if is_needed and self._topics.find(letter_topic) is None:
             self._topics.check_new(letter_topic, partition_count=len(topic.partitions), settings={})
         self.journal.ensure_topic()
-        hosted = self._host(group, topic)
+        group.check_owned()
+        assert group.shard is not None
+        hosted = self._host(group, topic, group.shard)
         if group.settings.start == "latest":
             hosted.queue.purge(ends)
         else:
             hosted.queue.partitions[0].record(Moved(0))  # so that the journal has the queue
         return hosted
 
-    def _host(self, group: HostedGroup, topic: Topic) -> HostedQueue:
+    def _host(self, group: HostedGroup, topic: Topic, shard: DeliveryShard) -> HostedQueue:
         queue = Queue(
             queue_tag(topic.id),
             group.settings,
@@ -333,19 +306,14 @@ class QueueHosts:
             unacked=group.unacked,
         )
         hosted = HostedQueue(
-            group.fact.name,
-            group.id,
+            group,
             topic,
             queue,
-            clock=self._clock,
-            journal=self.journal,
+            shard,
+            self._letter_writers[shard.partition.name.partition],
+            clock=self.clock,
             reader=self.sources.reader,
-            letter_writer=self._letter_writers.get(
-                self.journal.number_of(group.id), self._letter_writer
-            ),
-            room=self._room,
-            receive_bytes_max=self._settings.receive_bytes_max,
-            is_alone=self.leaders is None,
+            limits=self._limits,
         )
         group.queues[topic.id] = hosted
         self.by_topic.setdefault(topic.id, []).append(hosted)
@@ -359,8 +327,8 @@ class QueueHosts:
         hosted.ttl_ms = int(values["message_ttl_ms"])
         queue = hosted.queue
         queue.configure(group.settings, lane_settings(values))
-        queue.end_initial_delays(self._clock.now_ms())
-        ledgers = self.journal.ledgers.setdefault((group.id, hosted.topic.id), {})
+        queue.end_initial_delays(self.clock.now_ms())
+        ledgers = hosted.shard.ledgers.setdefault((group.id, hosted.topic_id), {})
         for number in range(len(queue.partitions), len(hosted.topic.partitions)):
             lanes = self.sources.of(hosted.topic, number)
             log_end = hosted.topic.partitions[number].end_offset
@@ -372,11 +340,11 @@ class QueueHosts:
                     lanes.arrivals,
                     start=lanes.source.start_offset,
                     # A replica may end before offsets in the journal, and still has to catch up.
-                    end=log_end if self.leaders is None else _NO_END,
+                    end=log_end if self.leaders.is_alone else _NO_END,
                     high_watermark=lanes.stable_end,
                 ),
-                now_ms=self._clock.now_ms(),
-                arrived=arrived_in(self._clock, lanes.source, group.settings.delay_ms),
+                now_ms=self.clock.now_ms(),
+                arrived=_arrived_in(self.clock, lanes.source, group.settings.delay_ms),
             )
         hosted.wake()
 
@@ -400,15 +368,42 @@ class QueueHosts:
         """Close a queue whose topic was deleted."""
         del group.queues[hosted.topic.id]
         hosted.close(UnknownTopic(hosted.topic.name))
-        self.journal.forget(group.id, hosted.topic.id)
+        hosted.shard.forget(group.id, hosted.topic_id)
         self.sources.drop(hosted)
 
     def _check_starts(self) -> None:
-        self._timer = self._clock.call_later(START_CHECK_MS, self._check_starts)
+        self._timer = self.clock.call_later(START_CHECK_MS, self._check_starts)
         self.sources.check_starts()
 
     def _all(self) -> list[HostedQueue]:
         return [hosted for group in self.groups.values() for hosted in group.queues.values()]
+
+
+def _opening(group: HostedGroup) -> CoordinatorNotAvailable:
+    return CoordinatorNotAvailable(
+        f"Queue group {group.fact.name!r} is being taken over by this node; retry."
+    )
+
+
+def _arrived_in(clock: Clock, source: Source, delay_ms: int) -> list[tuple[int, int]]:
+    """Return times of the last `delay_ms`, each with the offset before which all had arrived.
+
+    They come from the timestamps of a replica on this node. Without one, or if it cannot be read,
+    the result is empty: existing messages then count as arriving now, and are delayed again.
+    """
+    if not delay_ms or not isinstance(source, Partition):
+        return []
+    now_ms, ahead_ms = clock.now_ms(), clock.now_ms() - clock.wall_ms()
+    arrived: list[tuple[int, int]] = []
+    try:
+        for step in range(ARRIVAL_STEPS + 1):
+            time_ms = now_ms - delay_ms + step * delay_ms // ARRIVAL_STEPS
+            found = source.find_timestamp(time_ms - ahead_ms + 1, is_committed_only=True)
+            end = source.last_stable_offset if found is None else found.offset
+            arrived.append((time_ms, end))
+    except GoQueueError:
+        return []
+    return arrived
 
 
 def _raise(_: object, error: Exception | None) -> None:

@@ -9,14 +9,14 @@ leader can change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from goqueue.broker.queues.lanes import Lanes
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
+from goqueue.delivery import LaneIndex
 from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.peers import Answer, PeerKind
 from goqueue.loop.promise import Promise
@@ -78,16 +78,31 @@ class _Waiting:
     timer: Handle | None = None
 
 
+class IndexedPartition(Protocol):
+    """The lane index of one partition."""
+
+    index: LaneIndex
+
+
+class LaneIndexes(Protocol):
+    """The lane indexes of the replicas on this node."""
+
+    def of(self, partition: Partition) -> IndexedPartition: ...
+
+    def catch_up(self) -> None: ...
+
+
 class QueueSupply:
     """Serves the requests of other nodes."""
 
-    def __init__(self, clock: Clock, topics: Topics, leaders: Leaders, lanes: Lanes) -> None:
+    def __init__(self, clock: Clock, topics: Topics, leaders: Leaders, lanes: LaneIndexes) -> None:
         self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._lanes = lanes
         self._waiting: dict[tuple[int, int], _Waiting] = {}  # by node and request number
-        self._watched: dict[Partition, dict[tuple[int, int], None]] = {}
+        # The partitions that requests wait for.
+        self.watched: dict[Partition, dict[tuple[int, int], None]] = {}
         leaders.serve(PeerKind.LANES, self._serve_lanes)
         leaders.serve(PeerKind.BATCHES, self._serve_batches)
 
@@ -95,7 +110,7 @@ class QueueSupply:
 
     def grown(self, partition: Partition) -> None:
         """Respond to waiting requests: a partition is indexed further, or not led any more."""
-        for key in list(self._watched.get(partition, ())):
+        for key in list(self.watched.get(partition, ())):
             news = self._news(self._waiting[key].asked)
             if news:
                 self._answer(key, news)
@@ -116,7 +131,7 @@ class QueueSupply:
             self._answer(key, news)
             return waiting.promise
         for partition in waiting.partitions:
-            self._watched.setdefault(partition, {})[key] = None
+            self.watched.setdefault(partition, {})[key] = None
         wait_ms = min(asked.wait_ms, WAIT_MS_MAX)
         waiting.timer = self._clock.call_later(
             wait_ms, lambda: self._answer(key, self._news(asked))
@@ -128,11 +143,11 @@ class QueueSupply:
         if waiting.timer is not None:
             waiting.timer.cancel()
         for partition in waiting.partitions:
-            watching = self._watched.get(partition)
+            watching = self.watched.get(partition)
             if watching is not None:
                 watching.pop(key, None)
                 if not watching:
-                    del self._watched[partition]
+                    del self.watched[partition]
         waiting.promise.resolve(Answer(encode(news)))
 
     def _news(self, asked: LanesRequest) -> list[LanesAnswer]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goqueue.broker.queues.host import HostedQueue
-from goqueue.broker.queues.hosting import HostedGroup, QueueHosts
-from goqueue.broker.queues.settling import Outcomes, route
+from goqueue.broker.queues.groups import QueueGroups
+from goqueue.broker.queues.host import HostedGroup, HostedQueue
+from goqueue.broker.queues.hosting import QueueHosts
+from goqueue.broker.queues.queues import Outcomes, check_receipts, route
 from goqueue.delivery import LedgerKey, Preparation
 from goqueue.delivery.ranges import ranges_of
-from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
@@ -25,21 +25,25 @@ from goqueue.partition import Partition
 class TransactionalAcks:
     """The transactional acks of all queue groups of the node."""
 
-    def __init__(self, clock: Clock, hosts: QueueHosts) -> None:
-        self._clock = clock
+    def __init__(self, hosts: QueueHosts, groups: QueueGroups) -> None:
         self._hosts = hosts
+        self._groups = groups
 
-    def participant(self, group: HostedGroup) -> Partition:
-        """Return the partition that a transaction must include before it acknowledges."""
-        return self._hosts.journal.partition_of(group.id)
+    def participant(self, name: str) -> Partition:
+        """Return the partition that a transaction with acks of a group must include."""
+        return self._hosts.journal.partition_of(self._groups.get(name).id)
 
     def prepare(
-        self, group: HostedGroup, receipts: Sequence[str], identity: ProducerIdentity
+        self, name: str, receipts: Sequence[str], identity: ProducerIdentity
     ) -> Promise[Outcomes]:
         """Hand messages over to a transaction; return the outcomes when they are durable.
 
-        Either everything that may be acknowledged is, or, if an error is raised, nothing.
+        The messages are done when it commits, and are redelivered when it aborts. Either everything
+        that may be acknowledged is, or, if an error is raised, nothing.
         """
+        check_receipts(receipts)
+        group = self._groups.owned(name)
+        self._hosts.check_open(group)
         outcomes: Outcomes = [None] * len(receipts)
         plans = self._plan(group, receipts, identity, outcomes)
         events = {
@@ -48,17 +52,17 @@ class TransactionalAcks:
             for number, event in plan.events
         }
         promise: Promise[Outcomes] = Promise()
-        journal = self._hosts.journal
-        if not events:
-            if self._hosts.leaders is None:
+        shard = group.shard
+        if shard is None or not events:
+            if shard is None or shard.is_alone:
                 promise.resolve(outcomes)
             else:
                 # An owner that was replaced without noticing must not refuse anything.
-                journal.prove(group.id).then(
+                shard.prove().then(
                     lambda _, error: promise.settle(None if error is not None else outcomes, error)
                 )
             return promise
-        last_offset = journal.prepare(group.id, events, identity)
+        last_offset = shard.prepare(events, identity)
         for hosted, plan in plans.items():
             hosted.queue.transactions.prepare(plan)
             hosted.settle()
@@ -66,7 +70,7 @@ class TransactionalAcks:
         def committed(error: GoQueueError | None) -> None:
             promise.settle(None if error is not None else outcomes, error)
 
-        journal.partition_of(group.id).when_committed(last_offset, committed)
+        shard.partition.when_committed(last_offset, committed)
         return promise
 
     def _plan(
@@ -76,7 +80,7 @@ class TransactionalAcks:
         identity: ProducerIdentity,
         outcomes: Outcomes,
     ) -> dict[HostedQueue, Preparation]:
-        now_ms = self._clock.now_ms()
+        now_ms = self._hosts.clock.now_ms()
         plans: dict[HostedQueue, Preparation] = {}
         for hosted, places in route(list(group.queues.values()), receipts, outcomes).items():
             some = [receipts[place] for place in places]
@@ -87,17 +91,18 @@ class TransactionalAcks:
                 outcomes[place] = settled.error
         return plans
 
-    def ended(self, partition: Partition, producer_id: int, *, is_commit: bool) -> None:
+    def ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
         """Carry out what a committed marker in a journal partition decides."""
-        touched = self._hosts.journal.ended(partition, producer_id)
-        groups = {group.id: group for group in self._hosts.groups.values()} if touched else {}
+        shard = self._hosts.journal.find(partition.name.partition)
+        if shard is None or shard.partition is not partition:
+            return
         queues: dict[HostedQueue, None] = {}
-        for key in touched:
-            group = groups.get(key.group)
+        for key in shard.ended(producer_id):
+            group = self._hosts.by_id.get(key.group)
             hosted = group.queues.get(key.topic_id) if group is not None else None
             if hosted is not None:
                 queues[hosted] = None
-        now_ms = self._clock.now_ms()
+        now_ms = self._hosts.clock.now_ms()
         for hosted in queues:
             self._observe(hosted, producer_id, is_commit=is_commit)
             hosted.queue.transactions.end(producer_id, now_ms, is_commit=is_commit)

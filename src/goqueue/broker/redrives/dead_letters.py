@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from goqueue.broker.queues.rewind import Look
+from goqueue.broker.queues.positions import Look
 from goqueue.broker.reading.records import Damaged, Place, Reading
 from goqueue.broker.reading.remote import Bounds
 from goqueue.broker.topics.topics import Topic, Topics

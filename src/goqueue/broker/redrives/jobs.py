@@ -1,15 +1,13 @@
 """Redrives: jobs that move dead letters back to their topics, and can be paused and cancelled.
 
 A letter is marked as redriven only after it is committed in its topic, so a job that is cancelled
-or crashes loses nothing. It also never moves a letter twice. Letters are written by an idempotent
-producer of the broker, with the job and their origin in headers; after a restart, its newest
-batches show what the last step of a job had moved and not yet marked. A dead-letter topic has one
-active job at a time, which runs one step after the other.
+or crashes loses nothing. It also never moves a letter twice: a step is stored in the job before
+anything is sent, with its producer id and sequence numbers, and is repeated under them if it is
+interrupted. A dead-letter topic has one active job at a time, which runs one step after the other.
 
-In a cluster, all jobs run on the node that owns the ledgers of dead letters. A step is stored in
-the job before anything is sent, with its producer id and sequence numbers; a new owner repeats that
-step. Jobs have versions, so that a former owner that has not noticed the change can neither change
-a job nor start another step.
+All jobs run on the node that owns the ledgers of dead letters. A new owner repeats the step of the
+last one. Jobs have versions, so that a former owner that has not noticed the change can neither
+change a job nor start another step.
 """
 
 from __future__ import annotations
@@ -22,24 +20,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from goqueue.broker.redrives.dead_letters import SCAN_LETTERS_MAX, DeadLetters
-from goqueue.broker.redrives.steps import RETRY_MS, ClusterSteps, by_target, choose
+from goqueue.broker.redrives.steps import RETRY_MS, RedriveSteps
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.shards.own_records import newest_records
-from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.cluster.facts import JobFact, NamedProducer
+from goqueue.broker.topics.topics import Topics
+from goqueue.cluster.facts import JobFact
 from goqueue.delivery.redrive import (
     Letter,
     Redrive,
     RedriveEvent,
     RedriveOrder,
     State,
-    read_source,
-    revived,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised, start
-from goqueue.model.batch import add_sequence, encode_batch
 from goqueue.model.errors import (
     GoQueueError,
     RedriveActive,
@@ -47,11 +41,10 @@ from goqueue.model.errors import (
     UnknownRedrive,
     UnknownTopic,
 )
-from goqueue.model.names import TopicPartition
+from goqueue.model.names import DELIVERY_TOPIC
 from goqueue.partition import Partition
 
 JOB_KIND = "redrive"
-PRODUCER_NAME = "redrive"
 JOBS_KEPT_MAX = 100  # ended ones, per dead-letter topic
 PREVIEW_LETTERS_MAX = 10
 
@@ -81,13 +74,10 @@ class Redrives:
         *,
         new_id: Callable[[], bytes],
         is_full: Callable[[], bool],
-        leaders: Leaders | None = None,
+        leaders: Leaders,
     ) -> None:
-        """`leaders` finds the leaders of partitions in a cluster; None on a single node."""
-        self._steps = (
-            None
-            if leaders is None
-            else ClusterSteps(clock, topics, letters, leaders, save=self._save, is_full=is_full)
+        self._steps = RedriveSteps(
+            clock, topics, letters, leaders, save=self._save, is_full=is_full
         )
         self._versions: dict[str, int] = {}
         self._saves: dict[str, Promise[None]] = {}
@@ -96,25 +86,16 @@ class Redrives:
         self._topics = topics
         self._letters = letters
         self._new_id = new_id
-        self._is_full = is_full
         self._jobs: dict[str, Redrive] = {}
-        self._producer: NamedProducer | None = None
-        self._sequences: dict[Partition, int] = {}
         self._working: set[str] = set()
         self._is_stopped = False
 
     # Starting and stopping
 
     def open(self) -> None:
-        """Load the jobs, and continue those that were running."""
-        for fact in self._topics.facts.jobs(JOB_KIND):
-            self._jobs[fact.id] = _decode_job(fact.body)
-        before = self._topics.facts.producer_named(PRODUCER_NAME)
-        unended = [job for job in self._jobs.values() if not job.is_ended]
-        if before is not None and unended:
-            self._recover(before, {job.id: job for job in unended})
-        for job in unended:
-            start(self._note_found(job), partial(self._noted, job))
+        """Continue the jobs of a single node; in a cluster, `lead` does that on their owner."""
+        if self._topics.internal.is_alone:
+            self._take_over()
 
     def stop(self) -> None:
         """Start no more steps; running jobs continue after the next start."""
@@ -122,8 +103,10 @@ class Redrives:
 
     def lead(self, partition: Partition) -> None:
         """Run the jobs if this partition holds the ledgers of dead letters."""
-        if partition.name.partition != self._letters.shard:
-            return
+        if partition.name.partition == self._letters.shard:
+            self._take_over()
+
+    def _take_over(self) -> None:
         self._tenure += 1
         self._jobs, self._versions, self._saves, self._working = {}, {}, {}, set()
         for fact in self._topics.facts.jobs(JOB_KIND):
@@ -142,20 +125,6 @@ class Redrives:
         self._versions[fact.id] = fact.version
         self._saves.pop(fact.id, None)
         return job
-
-    def _recover(self, producer: NamedProducer, jobs: dict[str, Redrive]) -> None:
-        """Find what was moved before the last stop and not marked."""
-        for _, record in newest_records(self._topics, producer):
-            source = read_source(record)
-            job = None if source is None else jobs.get(source.redrive_id)
-            if source is not None and job is not None:
-                self._recover_letter(job, source.partition, source.offset)
-
-    def _recover_letter(self, job: Redrive, number: int, offset: int) -> None:
-        if number >= len(job.positions) or offset < job.positions[number]:
-            return
-        if (number, offset) not in job.already_moved:
-            job.already_moved.append((number, offset))
 
     # Jobs
 
@@ -198,6 +167,8 @@ class Redrives:
     async def _start(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
     ) -> Redrive:
+        # Its partitions have owners, and so have the jobs.
+        await self._topics.internal.ready(DELIVERY_TOPIC)
         job = await self._new_job(topic, order, dead_letter_topic)
         self._letters.check_here()
         if order.target_topic is not None:
@@ -287,11 +258,8 @@ class Redrives:
         return job
 
     def _save(self, job: Redrive) -> Promise[None]:
-        body = _encode_job(job)
-        if self._steps is None:
-            return self._topics.facts.record_job(JobFact(JOB_KIND, job.id, body))
         version = self._versions[job.id] = self._versions.get(job.id, 0) + 1
-        fact = JobFact(JOB_KIND, job.id, body, version)
+        fact = JobFact(JOB_KIND, job.id, _encode_job(job), version)
         before = self._saves.get(job.id)
         saved = self._saves[job.id] = Promise()
 
@@ -321,12 +289,6 @@ class Redrives:
 
     # Working
 
-    def _noted(self, job: Redrive, _: None, error: Exception | None) -> None:
-        if error is None:
-            self._work(job)
-        else:
-            self._ended(job, error)
-
     def _work(self, job: Redrive) -> None:
         """Run a job that should be running, unless it already is."""
         if job.id in self._working or self._is_stopped:
@@ -335,24 +297,11 @@ class Redrives:
         if job.state != "running" and job.step is None:
             return
         self._working.add(job.id)
-        if self._steps is None:
-            start(self._run(job), lambda _, error: self._ended(job, error))
-        else:
-            tenure = self._tenure
-            run = self._steps.run(job, lambda: tenure != self._tenure or self._is_stopped)
-            start(run, partial(self._ended_in_cluster, job, tenure))
+        tenure = self._tenure
+        run = self._steps.run(job, lambda: tenure != self._tenure or self._is_stopped)
+        start(run, partial(self._ended, job, tenure))
 
-    def _ended(self, job: Redrive, error: Exception | None) -> None:
-        self._working.discard(job.id)
-        if isinstance(error, GoQueueError):
-            # The next start loads the job as last stored, and continues from there.
-            _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
-        elif error is not None:
-            raise error
-
-    def _ended_in_cluster(
-        self, job: Redrive, tenure: int, _: None, error: Exception | None
-    ) -> None:
+    def _ended(self, job: Redrive, tenure: int, _: None, error: Exception | None) -> None:
         if error is not None and not isinstance(error, GoQueueError):
             raise error
         if tenure != self._tenure:
@@ -369,116 +318,6 @@ class Redrives:
                 self._work(self._load(known[0]))
 
         self._clock.call_later(RETRY_MS, again)
-
-    async def _run(self, job: Redrive) -> None:
-        if self._producer is None:
-            self._producer = await self._topics.facts.take_over_producer(PRODUCER_NAME)
-        while job.state == "running" and not self._is_stopped:
-            topic = self._topics.find(job.dead_letter_topic)
-            if topic is None or topic.id != job.dead_letter_topic_id:
-                job.problem = f"Topic {job.dead_letter_topic!r} was deleted."
-                await self._end(job, "failed")
-            elif job.is_through:
-                await self._end(job, "done")
-            elif self._is_full():
-                await self._sleep(RETRY_MS)
-            else:
-                await self._step_and_rest(job, topic)
-
-    async def _note_found(self, job: Redrive) -> None:
-        """Mark what recovery found already moved.
-
-        The first batch of a new epoch hides those of the last, so this must come before it.
-        """
-        if not job.already_moved:
-            return
-        await self._save(job)
-        if job.order.keep_copy:
-            return
-        for number in {partition for partition, _ in job.already_moved}:
-            offsets = [offset for partition, offset in job.already_moved if partition == number]
-            await self._letters.finish(job.dead_letter_topic_id, number, offsets)
-
-    async def _end(self, job: Redrive, state: State) -> None:
-        job.change(state, now_ms=self._clock.wall_ms(), what=state)
-        await self._save(job)
-
-    async def _step_and_rest(self, job: Redrive, topic: Topic) -> None:
-        """Run a step, then pause as the job's rate requires."""
-        began_ms = self._clock.now_ms()
-        try:
-            moved = await self._step(job, topic)
-        except GoQueueError as error:
-            if not error.retryable:
-                raise
-            _log.warning("redrive %s cannot continue yet; retrying: %s", job.id, error)
-            await self._sleep(RETRY_MS)
-            return
-        rate = job.order.rate_per_s
-        if rate is not None and moved:
-            due_ms = began_ms + moved * 1000 // rate
-            await self._sleep(max(0, due_ms - self._clock.now_ms()))
-
-    async def _step(self, job: Redrive, topic: Topic) -> int:
-        """Move some letters of one partition, mark them, and store the progress."""
-        number = job.next_partition
-        until = min(job.until_offsets[number], topic.partitions[number].last_stable_offset)
-        page = await self._letters.read(topic, number, job.positions[number], until)
-        chosen, next_offset = choose(job, page)
-        moved: list[int] = []
-        for (target, target_number), letters in by_target(self._topics, job, chosen).items():
-            moved += await self._send(job, target.partitions[target_number], letters)
-        job.moved += len(moved)
-        job.go_on(number, next_offset)
-        # In this order: a letter before the job's position must not count as dead.
-        if moved and not job.order.keep_copy:
-            await self._letters.finish(topic.id, number, moved)
-        await self._save(job)
-        self._letters.report_redriven(TopicPartition(topic.name, number), moved)
-        return len(moved)
-
-    async def _send(self, job: Redrive, target: Partition, letters: list[Letter]) -> list[int]:
-        """Append letters to a partition and wait for the commit; return their offsets."""
-        while True:
-            try:
-                last_offset = self._append(job, target, letters)
-                break
-            except GoQueueError as error:
-                if not error.retryable:
-                    job.failed += len(letters)
-                    job.problem = f"{len(letters)} letters were not moved: {error}"
-                    return []
-                _log.warning("redrive %s cannot continue yet; retrying: %s", job.id, error)
-                await self._sleep(RETRY_MS)
-                if job.state == "cancelled" or self._is_stopped:
-                    return []
-        committed: Promise[None] = Promise()
-        target.when_committed(last_offset, lambda error: committed.settle(None, error))
-        await committed
-        return [letter.record.offset for letter in letters]
-
-    def _append(self, job: Redrive, target: Partition, letters: list[Letter]) -> int:
-        assert self._producer is not None
-        now_ms = self._clock.wall_ms()
-        records = [
-            revived(letter, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
-            for letter in letters
-        ]
-        sequence = self._sequences.get(target, 0)
-        batch = encode_batch(
-            records,
-            producer_id=self._producer.producer_id,
-            producer_epoch=self._producer.epoch,
-            base_sequence=sequence,
-        )
-        appended = target.append(memoryview(batch), now_ms=now_ms)
-        self._sequences[target] = add_sequence(sequence, len(records))
-        return appended.last_offset
-
-    def _sleep(self, delay_ms: float) -> Promise[None]:
-        over: Promise[None] = Promise()
-        self._clock.call_later(delay_ms, lambda: over.resolve(None))
-        return over
 
 
 def _then(promise: Promise[Any], job: Redrive) -> Promise[Redrive]:

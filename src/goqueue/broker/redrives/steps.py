@@ -1,34 +1,29 @@
-"""The steps of redrives: which letters come next, where they go, and moving them in a cluster.
+"""The steps of redrives: which letters come next, where they go, and moving them.
 
-In a cluster, partitions may be led by other nodes and the node that runs a job may change. So a
-step is stored in the job before anything is sent: its letters, and their producer id and sequence
-numbers. A node that takes over the job repeats that step, and the sequence numbers identify what
-has already been stored.
+Partitions may be led by other nodes, and the node that runs a job may change or crash. So a step is
+stored in the job before anything is sent: its letters, and their producer id and sequence numbers.
+A node that takes over the job repeats that step under the same numbers (see `Courier`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from goqueue.broker.redrives.dead_letters import DeadLetters, LetterRun
 from goqueue.broker.replication.leaders import Leaders
+from goqueue.broker.shards.courier import BatchNumbers, Courier
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.redrive import Letter, Redrive, Shipment, State, Step, revived
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
-from goqueue.model.batch import Record, add_sequence, encode_batch
-from goqueue.model.errors import DuplicateSequence, GoQueueError
+from goqueue.model.errors import GoQueueError, UnknownTopicId
 from goqueue.model.key_hash import partition_of_key
-from goqueue.model.names import TopicPartition
+from goqueue.model.names import ProducerIdentity, TopicPartition
 
 STEP_LETTERS_MAX = 500
 RETRY_MS = 1000
 LOOK_MS = 50  # how often to check whether a new leader has caught up with the last one
 RATE_STEPS_PER_S = 10
-APPEND_TIMEOUT_MS = 30_000  # then the same batch is sent again
-
-_log = logging.getLogger(__name__)
 
 
 def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
@@ -79,8 +74,8 @@ def target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
     return letter.partition % count
 
 
-class ClusterSteps:
-    """Runs jobs whose letters may go to partitions of other nodes."""
+class RedriveSteps:
+    """Runs jobs, one step after the other."""
 
     def __init__(
         self,
@@ -92,7 +87,7 @@ class ClusterSteps:
         save: Callable[[Redrive], Promise[None]],
         is_full: Callable[[], bool],
     ) -> None:
-        """`save` commits a job's state to the cluster; it fails for a former owner."""
+        """`save` commits a job's state; it fails for a former owner."""
         self._clock = clock
         self._topics = topics
         self._letters = letters
@@ -104,8 +99,8 @@ class ClusterSteps:
         """Run a job until it has ended or is paused, or this node no longer owns it."""
         # Once this version is committed, a former owner can no longer change the job.
         await self._save(job)
-        producer_id = await self._topics.facts.reserve_producer_id()
-        carrier = Carrier(self._topics, self._leaders, producer_id)
+        courier = Courier(self._topics, self._leaders, is_over=is_over)
+        await courier.renew()
         while not is_over():
             topic = self._topics.find(job.dead_letter_topic)
             if topic is None or topic.id != job.dead_letter_topic_id:
@@ -114,7 +109,7 @@ class ClusterSteps:
                     await self._end(job, "failed")
                 return
             if job.step is not None:
-                await self._take_step(job, topic, carrier, is_over)
+                await self._take_step(job, topic, courier, is_over)
             elif job.state != "running":
                 return
             elif job.is_through:
@@ -122,13 +117,13 @@ class ClusterSteps:
             elif self._is_full():
                 await self._sleep(RETRY_MS)
             else:
-                await self._plan_step(job, topic, carrier)
+                await self._plan_step(job, topic, courier)
 
     async def _end(self, job: Redrive, state: State) -> None:
         job.change(state, now_ms=self._clock.wall_ms(), what=state)
         await self._save(job)
 
-    async def _plan_step(self, job: Redrive, topic: Topic, carrier: Carrier) -> None:
+    async def _plan_step(self, job: Redrive, topic: Topic, courier: Courier) -> None:
         """Store what is to be moved next, before any of it is."""
         number = job.next_partition
         page = await self._letters.read(
@@ -140,14 +135,14 @@ class ClusterSteps:
             await self._sleep(LOOK_MS)
             return
         shipments = [
-            carrier.plan(target, target_number, [one.record.offset for one in letters])
+            _plan(courier, target, target_number, [one.record.offset for one in letters])
             for (target, target_number), letters in by_target(self._topics, job, chosen).items()
         ]
         job.step = Step(number, next_offset, shipments)
         await self._save(job)
 
     async def _take_step(
-        self, job: Redrive, topic: Topic, carrier: Carrier, is_over: Callable[[], bool]
+        self, job: Redrive, topic: Topic, courier: Courier, is_over: Callable[[], bool]
     ) -> None:
         """Carry out the stored step, mark its letters, and store the progress."""
         step = job.step
@@ -156,12 +151,7 @@ class ClusterSteps:
         moved: list[int] = []
         for shipment in step.shipments:
             letters = await self._fetch(topic, step.partition, shipment.offsets, is_over)
-            now_ms = self._clock.wall_ms()
-            records = [
-                revived(one, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms)
-                for one in letters
-            ]
-            problem = await carrier.send(shipment, records, is_over)
+            problem = await self._send(job, shipment, letters, courier)
             if is_over():
                 return
             if problem:
@@ -181,6 +171,32 @@ class ClusterSteps:
             due_ms = began_ms + len(moved) * 1000 // rate
             await self._sleep(max(0, due_ms - self._clock.now_ms()))
 
+    async def _send(
+        self, job: Redrive, shipment: Shipment, letters: list[Letter], courier: Courier
+    ) -> str:
+        """Store letters in their target; return why that is impossible, or an empty string."""
+        numbers = BatchNumbers(
+            shipment.topic_id,
+            shipment.partition,
+            ProducerIdentity(shipment.producer_id, 0),
+            shipment.sequence,
+        )
+        if len(letters) < len(shipment.offsets):
+            courier.reuse(numbers)
+            return "some of them are gone from the dead-letter topic."
+        now_ms = self._clock.wall_ms()
+        records = [
+            revived(one, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms) for one in letters
+        ]
+        try:
+            await courier.store(numbers, records)
+        except UnknownTopicId:
+            return "their topic was deleted."
+        except GoQueueError as error:
+            courier.reuse(numbers)
+            return str(error)
+        return ""
+
     async def _fetch(
         self, topic: Topic, number: int, offsets: list[int], is_over: Callable[[], bool]
     ) -> list[Letter]:
@@ -198,55 +214,8 @@ class ClusterSteps:
         return over
 
 
-class Carrier:
-    """A producer that sends letters to the leaders of partitions."""
-
-    def __init__(self, topics: Topics, leaders: Leaders, producer_id: int) -> None:
-        self._topics = topics
-        self._leaders = leaders
-        self._producer_id = producer_id
-        self._sequences: dict[tuple[bytes, int], int] = {}
-
-    def plan(self, target: Topic, number: int, offsets: list[int]) -> Shipment:
-        """Return the next batch for a partition."""
-        sequence = self._sequences.get((target.id, number), 0)
-        self._sequences[target.id, number] = add_sequence(sequence, len(offsets))
-        return Shipment(target.id, number, self._producer_id, sequence, offsets)
-
-    async def send(
-        self, shipment: Shipment, records: list[Record], is_over: Callable[[], bool]
-    ) -> str:
-        """Store a batch; return why it cannot be stored, or an empty string."""
-        if len(records) < len(shipment.offsets):
-            self._take_back(shipment)
-            return "some of them are gone from the dead-letter topic."
-        batch = bytes(
-            encode_batch(
-                records,
-                producer_id=shipment.producer_id,
-                producer_epoch=0,
-                base_sequence=shipment.sequence,
-            )
-        )
-        while not is_over():
-            target = self._topics.find_by_id(shipment.topic_id)
-            if target is None:
-                return "their topic was deleted."
-            try:
-                await self._leaders.append(
-                    target, shipment.partition, batch, timeout_ms=APPEND_TIMEOUT_MS
-                )
-                return ""
-            except DuplicateSequence:
-                return ""
-            except GoQueueError as error:
-                if not error.retryable:
-                    self._take_back(shipment)
-                    return str(error)
-                _log.warning("cannot store letters in %s; retrying: %s", target.name, error)
-        return "the job continues on another node."
-
-    def _take_back(self, shipment: Shipment) -> None:
-        """Reuse the sequence numbers of a batch that was not stored for the next one."""
-        if shipment.producer_id == self._producer_id:
-            self._sequences[shipment.topic_id, shipment.partition] = shipment.sequence
+def _plan(courier: Courier, target: Topic, number: int, offsets: list[int]) -> Shipment:
+    """Return the next batch for a partition."""
+    numbers = courier.number(target, number, len(offsets))
+    producer_id, _ = numbers.producer
+    return Shipment(target.id, number, producer_id, numbers.sequence, offsets)

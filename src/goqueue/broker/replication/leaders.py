@@ -18,6 +18,7 @@ from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Answered, Handler, PeerKind
 from goqueue.loop.promise import Promise
+from goqueue.model.batch import read_header
 from goqueue.model.bounds import (
     LeaderEpoch,
     PartitionNumber,
@@ -40,6 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class _Place(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     number: PartitionNumber
+    is_checked: bool = False  # the limits of producers' batches do not apply
 
 
 class Marker(msgspec.Struct, frozen=True, array_like=True):
@@ -126,14 +128,21 @@ class Leaders:
     # Writes
 
     def append(
-        self, topic: Topic, number: int, batch: bytes, *, timeout_ms: int
+        self,
+        topic: Topic,
+        number: int,
+        batch: bytes,
+        *,
+        timeout_ms: int,
+        is_checked: bool = False,
     ) -> Promise[Appended]:
         """Append a batch on the leader of the partition; resolves when it is committed.
 
         It is retried until `timeout_ms` have passed; afterwards it is unknown whether it was
-        stored, unless the error was raised by the leader itself.
+        stored, unless the error was raised by the leader itself. A batch that `is_checked` holds
+        messages that were accepted before, and the topic's limits do not apply to it.
         """
-        head = _encode(_Place(topic.id, number))
+        head = _encode(_Place(topic.id, number, is_checked))
         return self._persist(topic, number, PeerKind.APPEND, head, batch, timeout_ms)
 
     def end_transaction(
@@ -198,8 +207,11 @@ class Leaders:
         if self.is_full():
             raise StorageFull("The disk of the leader is full; free space there, then retry.")
         # The partition stamps what it stores, so append a copy of the caller's bytes.
-        now_ms = self._clock.wall_ms()
-        appended = partition.append(memoryview(bytearray(batch)), now_ms=now_ms)
+        own, now_ms = memoryview(bytearray(batch)), self._clock.wall_ms()
+        if place.is_checked:
+            appended = _append_checked(partition, own, now_ms)
+        else:
+            appended = partition.append(own, now_ms=now_ms)
         stored: Promise[Appended] = Promise()
         partition.when_committed(
             appended.last_offset, lambda error: stored.settle(None if error else appended, error)
@@ -219,6 +231,17 @@ class Leaders:
         if partition.shortage is not None:
             raise partition.shortage
         return partition
+
+
+def _append_checked(partition: Partition, batch: memoryview, now_ms: int) -> Appended:
+    """Append a batch of messages that were accepted before; a duplicate is not appended again."""
+    if partition.failure is not None:
+        raise partition.failure
+    earlier = partition.producers.check(read_header(batch))
+    if earlier is not None:
+        return Appended(earlier.base_offset, earlier.last_offset, -1)
+    is_append_time = partition.settings.is_append_time
+    return partition.write(batch, now_ms=now_ms, is_append_time=is_append_time)
 
 
 class ClusterLeaders(Leaders):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from goqueue.broker.publishing.publisher import PublishResult
-from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.settling import Outcomes
+from goqueue.broker.queues.queues import Outcomes
+from goqueue.broker.queues.transactions import TransactionalAcks
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import Topics
 from goqueue.broker.transactions.calls import Fault
@@ -81,7 +81,7 @@ class Transacting:
         topics: Topics,
         transactions: Transactions,
         groups: Groups,
-        queues: Queues,
+        acks: TransactionalAcks,
         publisher: TransactionPublisher,
         *,
         ids: TransactionIds,
@@ -91,7 +91,7 @@ class Transacting:
         self._clock = clock
         self._transactions = transactions
         self._groups = groups
-        self._queues = queues
+        self._acks = acks
         self._topics = topics
         self._publisher = publisher
         self._doomed = publisher.doomed
@@ -184,14 +184,14 @@ class Transacting:
         return promise
 
     async def _ack(self, transaction: Transaction, group: str, receipts: Sequence[str]) -> Outcomes:
-        partition = self._queues.participant(group)
+        partition = self._acks.participant(group)
         try:
             if partition.is_following:
                 return await self._ack_elsewhere(partition.name, transaction, group, receipts)
             await self._transactions.participation.ensure(
                 *transaction, [partition], joining=[partition.name]
             )
-            return await self._queues.prepare(group, receipts, transaction.identity)
+            return await self._acks.prepare(group, receipts, transaction.identity)
         except StorageFailed as error:
             self._doomed.add(transaction, error)
             raise
@@ -206,7 +206,7 @@ class Transacting:
 
     async def _serve_ack(self, asked: bytes) -> bytes:
         question = _ack_decoder.decode(asked)
-        partition = self._queues.participant(question.group)
+        partition = self._acks.participant(question.group)
         if partition.is_following:
             raise NotCoordinator("Another node owns this group now; find the owner again.")
         transaction = Transaction(question.transactional_id, ProducerIdentity(*question.identity))

@@ -29,7 +29,9 @@ def _count(heard: Sequence[int], stored: Sequence[int], *, delay_ms: int = 0) ->
     )
     group = SimpleNamespace(settings=SimpleNamespace(delay_ms=delay_ms))
     queues = SimpleNamespace(
-        begin=lambda *_: _kept(None), stats=lambda *_: stats, describe=lambda _: group
+        positions=SimpleNamespace(begin=lambda *_: _kept(None)),
+        inspection=SimpleNamespace(stats=lambda *_: stats),
+        groups=SimpleNamespace(describe=lambda _: group),
     )
     topics = SimpleNamespace(get=lambda _: SimpleNamespace(partitions=list(stored)))
     scheduled = SimpleNamespace(count=lambda **_: _kept(6))

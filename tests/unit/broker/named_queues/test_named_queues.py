@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.cluster.facts import NamedQueueFact
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
@@ -54,7 +54,7 @@ class NamedNode(Node):
         return sorted(one.name for one in self.broker.topics if not one.is_internal)
 
     def groups(self) -> list[str]:
-        return sorted(one.name for one in self.broker.queues.all())
+        return sorted(one.name for one in self.broker.queues.groups.all())
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_queues_are_there_after_a_restart(node: NamedNode, is_clean: bool) -> No
         node.restart_after_crash()
     assert node.broker.named_queues.all() == before
     assert [one.name for one in before] == ["a", "b"]
-    assert node.broker.queues.describe("b").settings.visibility_ms == 5000
+    assert node.broker.queues.groups.describe("b").settings.visibility_ms == 5000
 
 
 def test_a_queue_that_exists_with_the_attributes_that_are_named_is_taken(node: NamedNode) -> None:
@@ -109,7 +109,7 @@ def test_what_an_interrupted_call_left_undone_is_done_by_the_next(node: NamedNod
     assert (node.topics(), node.groups()) == ([], [])
     assert node.make(queue_settings={"visibility_ms": 7000}) == fact
     assert (node.topics(), node.groups()) == (["orders"], ["orders"])
-    assert node.broker.queues.describe("orders").settings.visibility_ms == 7000
+    assert node.broker.queues.groups.describe("orders").settings.visibility_ms == 7000
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_changes_leave_what_they_do_not_name(node: NamedNode) -> None:
     )
     assert (changed.attributes, changed.tags) == ({"b": "3"}, {"y": "2"})
     assert changed.modified_ms > changed.created_ms
-    assert node.broker.queues.describe("orders").settings.visibility_ms == 9000
+    assert node.broker.queues.groups.describe("orders").settings.visibility_ms == 9000
     assert node.broker.topics.get("orders").fact.settings == {"retention_ms": "70000"}
     node.restart_after_crash()
     assert node.broker.named_queues.get("orders") == changed
@@ -248,7 +248,7 @@ def test_a_queue_is_deleted_with_all_it_had(node: NamedNode) -> None:
 def test_a_deletion_that_was_interrupted_can_be_repeated(node: NamedNode) -> None:
     node.make()
     node.wait(node.broker.topics.delete("orders"))
-    node.wait(node.broker.queues.delete("orders"))
+    node.wait(node.broker.queues.groups.delete("orders"))
     node.delete()
     assert node.broker.named_queues.all() == []
 
@@ -293,7 +293,7 @@ def test_a_queue_holds_back_what_was_stored_a_moment_ago(node: NamedNode, is_cle
     node.run_for(8000)
     node.post("young")
     assert node.texts() == []
-    assert node.broker.queues.stats("orders", "orders").delayed == 2
+    assert node.broker.queues.inspection.stats("orders", "orders").delayed == 2
     if is_clean:
         node.stop()
         node.start()
@@ -302,7 +302,7 @@ def test_a_queue_holds_back_what_was_stored_a_moment_ago(node: NamedNode, is_cle
     assert node.texts(wait_ms=5000) == ["old"]
     assert node.texts() == []
     assert node.texts(wait_ms=20_000) == ["young"]
-    assert node.broker.queues.stats("orders", "orders").delayed == 0
+    assert node.broker.queues.inspection.stats("orders", "orders").delayed == 0
 
 
 def test_a_shorter_delay_brings_what_is_old_enough_to_those_who_wait(node: NamedNode) -> None:

@@ -8,7 +8,7 @@ from goqueue.broker.named_queues.attempts import ATTEMPT_MS, ATTEMPTS_MAX, BYTES
 from goqueue.broker.named_queues.named_queues import NamedQueue
 from goqueue.broker.named_queues.purging import Purges
 from goqueue.broker.named_queues.resting_names import NAMES_MAX, RestingNames
-from goqueue.broker.queues.received import Received, ReceivedRun
+from goqueue.broker.queues.records import Received, ReceivedRun
 from goqueue.delivery.leases import Leases, Receipts, Unacked
 from goqueue.model.batch import HEADER_BYTES, Record, encode_batch, read_header
 from goqueue.model.columns import decode_columns

@@ -192,7 +192,7 @@ def test_an_id_and_a_delay_of_its_own_do_not_go_together(node: Sending) -> None:
 
 
 def test_a_queue_whose_group_is_gone_says_so(node: Sending) -> None:
-    node.wait(node.broker.queues.delete("orders"))
+    node.wait(node.broker.queues.groups.delete("orders"))
     with pytest.raises(UnknownGroup):
         node.post("a")
 

@@ -15,7 +15,7 @@ FAIR = {"fair_keys": True, "backoff_ms": 0, "deliveries_max": 0}
 def node() -> QueueNode:
     node = QueueNode()
     node.create("orders")
-    node.wait(node.broker.queues.create("shop", FAIR))
+    node.wait(node.broker.queues.groups.create("shop", FAIR))
     return node
 
 
@@ -55,7 +55,7 @@ def test_large_messages_are_looked_at_a_few_at_a_time(
 def test_an_answer_stays_within_its_bytes_whatever_was_looked_at() -> None:
     node = QueueNode(delivery__receive_bytes_max="30KiB")
     node.create("orders")
-    node.wait(node.broker.queues.create("shop", FAIR))
+    node.wait(node.broker.queues.groups.create("shop", FAIR))
     backlog(node, 200, size=3000)
     for _ in range(12):
         received = node.receive(messages_max=20)
@@ -82,8 +82,8 @@ def test_messages_with_a_life_end_also_when_they_are_set_aside(node: QueueNode) 
         node.send(*["n"] * BATCH, key=b"noisy", headers=(("goqueue-ttl-ms", b"5000"),))
     assert len(node.receive(messages_max=40, visibility_ms=60_000)) == 40
     assert len(node.receive(messages_max=1, visibility_ms=60_000)) == 1
-    stats = node.broker.queues.stats("shop", "orders")
+    stats = node.broker.queues.inspection.stats("shop", "orders")
     assert (stats.ready, stats.in_flight) == (159, 41)
     node.run_for(6_000)
     assert node.receive(messages_max=100) == []
-    assert node.broker.queues.stats("shop", "orders").totals.ttl_expired == 159
+    assert node.broker.queues.inspection.stats("shop", "orders").totals.ttl_expired == 159

@@ -20,7 +20,9 @@ def node() -> QueueNode:
 
 
 def peeked(node: QueueNode, *where: int, offset: int | None = None, count: int = 100) -> list[int]:
-    found = node.wait(node.broker.queues.peek("shop", "orders", *where, offset=offset, count=count))
+    found = node.wait(
+        node.broker.queues.inspection.peek("shop", "orders", *where, offset=offset, count=count)
+    )
     return [one.state.offset for one in found]
 
 
@@ -52,7 +54,7 @@ def test_what_is_done_is_not_read(node: QueueNode) -> None:
 def test_the_search_is_bounded_in_a_turn_and_in_all(
     node: QueueNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "PEEK_MESSAGES_MAX", 2)
+    monkeypatch.setattr(inspection, "PEEK_STRETCH", 2)
     monkeypatch.setattr(inspection, "PEEK_STRETCHES_TOTAL_MAX", 3)
     states = inspection.peek
     turns: list[int] = []

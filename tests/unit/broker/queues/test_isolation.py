@@ -97,7 +97,7 @@ def test_a_message_of_an_aborted_transaction_is_never_delivered(node: Transactio
     messages = node.receive()
     assert [(one.record.value or b"") for one in messages] == [b"between"]
     assert node.settle("ack", messages) == [None]
-    stats = node.broker.queues.stats("shop", "orders")
+    stats = node.broker.queues.inspection.stats("shop", "orders")
     assert (stats.ready, stats.in_flight) == (0, 0)
     (partition,) = stats.partitions
     assert partition.done_before == node.target().end_offset, "nothing is left to be done"
@@ -109,8 +109,8 @@ def test_what_has_no_message_is_not_counted_as_ready(node: TransactionalNode) ->
     for number in range(10):
         node.write(1, f"{number}")
         node.end(1, is_commit=number % 2 == 0)
-    assert node.broker.queues.stats("shop", "orders").ready == 5
-    (counts,) = node.broker.queues.lanes("orders").stored
+    assert node.broker.queues.inspection.stats("shop", "orders").ready == 5
+    (counts,) = node.broker.queues.inspection.lanes("orders").stored
     assert sum(counts) == 5
     assert node.texts(messages_max=10) == ["0", "2", "4", "6", "8"]
 
@@ -121,7 +121,10 @@ def test_markers_cost_a_ledger_nothing(node: TransactionalNode) -> None:
         node.write(1, f"{number}")
         node.end(1, is_commit=True)
     (ledger,) = [
-        one for some in node.broker.queues.journal.ledgers.values() for one in some.values()
+        one
+        for shard in node.broker.queues.journal
+        for some in shard.ledgers.values()
+        for one in some.values()
     ]
     assert len(ledger.done) <= 1, "nobody has come so far yet"
     messages = node.receive(messages_max=20)
@@ -156,7 +159,7 @@ def test_a_restart_finds_the_same_messages(node: TransactionalNode, is_clean: bo
     else:
         node.restart_after_crash()
     assert node.texts() == ["yes", "last"]
-    assert node.broker.queues.stats("shop", "orders").ready == 0
+    assert node.broker.queues.inspection.stats("shop", "orders").ready == 0
 
 
 def test_priorities_count_inside_transactions(node: TransactionalNode) -> None:
@@ -166,7 +169,7 @@ def test_priorities_count_inside_transactions(node: TransactionalNode) -> None:
     node.end(2, is_commit=False)
     node.end(1, is_commit=True)
     assert sorted(node.texts()) == ["fast", "slow"]
-    (counts,) = node.broker.queues.lanes("orders").stored
+    (counts,) = node.broker.queues.inspection.lanes("orders").stored
     assert counts == [1, 0, 1, 0, 0]
 
 
@@ -176,10 +179,12 @@ def test_a_rewound_queue_passes_over_the_same_offsets_again(node: TransactionalN
     node.write(1, "a")
     node.end(1, is_commit=True)
     node.settle("ack", node.receive())
-    assert node.wait(node.broker.queues.rewind("shop", "orders", offsets={0: 0})) == {0: 0}
-    assert node.broker.queues.stats("shop", "orders").ready == 1
+    assert node.wait(node.broker.queues.positions.rewind("shop", "orders", offsets={0: 0})) == {
+        0: 0
+    }
+    assert node.broker.queues.inspection.stats("shop", "orders").ready == 1
     node.settle("ack", node.receive())
-    (partition,) = node.broker.queues.stats("shop", "orders").partitions
+    (partition,) = node.broker.queues.inspection.stats("shop", "orders").partitions
     assert partition.done_before == 4
 
 
@@ -187,7 +192,7 @@ def test_a_purge_leaves_what_is_not_decided(node: TransactionalNode) -> None:
     node.send("purged")
     node.write(1, "kept")
     node.receive(messages_max=1)
-    node.wait(node.broker.queues.purge("shop", "orders"))
+    node.wait(node.broker.queues.positions.purge("shop", "orders"))
     node.end(1, is_commit=True)
     assert node.texts() == ["kept"]
 
@@ -197,7 +202,7 @@ def test_a_group_that_begins_with_the_latest_gets_what_is_decided_later(
 ) -> None:
     node.send("missed")
     node.write(1, "a")
-    node.wait(node.broker.queues.create("shop", {"start": "latest"}))
+    node.wait(node.broker.queues.groups.create("shop", {"start": "latest"}))
     assert node.texts() == []
     node.end(1, is_commit=True)
     assert node.texts() == ["a"]
@@ -210,7 +215,9 @@ def test_a_peek_shows_only_messages(node: TransactionalNode) -> None:
     node.write(1, "perhaps")
     node.settle("nack", node.receive(), delay_ms=60_000)
     for offset in (None, 0):
-        peeked = node.wait(node.broker.queues.peek("shop", "orders", 0, offset=offset, count=100))
+        peeked = node.wait(
+            node.broker.queues.inspection.peek("shop", "orders", 0, offset=offset, count=100)
+        )
         assert [one.record and one.record.value for one in peeked] == [b"a"]
 
 

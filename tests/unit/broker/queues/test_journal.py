@@ -54,7 +54,7 @@ def test_ledgers_of_the_brokers_own_survive_and_belong_to_no_group() -> None:
     node.restart_after_crash()
     ledger = node.broker.queues.journal.ledger(key)
     assert [ledger.is_done(offset) for offset in range(240)] == [True, False] * 120
-    assert node.broker.queues.all() == []
+    assert node.broker.queues.groups.all() == []
 
 
 def test_state_of_groups_and_topics_that_are_gone_is_forgotten(node: QueueNode) -> None:
@@ -63,11 +63,11 @@ def test_state_of_groups_and_topics_that_are_gone_is_forgotten(node: QueueNode) 
         node.send("a", topic=topic)
         node.settle("ack", node.receive(topic=topic))
     node.settle("ack", node.receive("other"), "other")
-    node.wait(node.broker.queues.delete("other"))
+    node.wait(node.broker.queues.groups.delete("other"))
     node.wait(node.broker.topics.delete("parcels"))
     node.run_for(100)
     node.restart_after_crash()
-    assert len(node.broker.queues.journal.ledgers) == 1
+    assert [len(shard.ledgers) for shard in node.broker.queues.journal] == [1]
     assert node.receive() == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from goqueue.broker.queues.host import Receiver
 from goqueue.broker.queues.lanes import LANES_FILE
-from goqueue.broker.queues.received import ReceivedMessage
+from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import read_origin
 from goqueue.model.errors import (
@@ -95,11 +95,11 @@ def node() -> QueueNode:
 
 def test_the_first_receive_makes_the_group_and_delivers_what_is_there(node: QueueNode) -> None:
     node.send("a", "b")
-    assert not node.broker.queues.is_known("shop")
+    assert not node.broker.queues.groups.is_known("shop")
     messages = node.receive()
     assert texts(messages) == ["a", "b"]
     assert [(one.delivery.attempt, one.delivery.lane) for one in messages] == [(1, 2), (1, 2)]
-    assert node.broker.queues.describe("shop").topics == ["orders"]
+    assert node.broker.queues.groups.describe("shop").topics == ["orders"]
     assert node.broker.topics.get(DELIVERY_TOPIC).is_internal
     assert node.settle("ack", messages) == [None, None]
     assert node.receive() == []
@@ -120,7 +120,7 @@ def test_acks_are_remembered_and_the_rest_comes_back(node: QueueNode) -> None:
 @pytest.mark.parametrize("how", ["stop", "kill", "crash"])
 @pytest.mark.parametrize("key_order", [False, True])
 def test_a_receipt_is_good_after_a_restart(node: QueueNode, how: str, key_order: bool) -> None:
-    node.wait(node.broker.queues.create("shop", {"key_order": key_order, "backoff_ms": 0}))
+    node.wait(node.broker.queues.groups.create("shop", {"key_order": key_order, "backoff_ms": 0}))
     for key in (b"a", b"b", b"c", b"d", b"e"):
         node.send(key.decode(), key=key)
     held = node.receive(visibility_ms=20_000)
@@ -144,8 +144,8 @@ def test_a_receipt_is_good_after_a_restart(node: QueueNode, how: str, key_order:
 
 
 def test_a_forged_receipt_settles_nothing(node: QueueNode) -> None:
-    node.wait(node.broker.queues.create("shop", {"late_acks": True}))
-    node.wait(node.broker.queues.create("other", {"late_acks": True}))
+    node.wait(node.broker.queues.groups.create("shop", {"late_acks": True}))
+    node.wait(node.broker.queues.groups.create("other", {"late_acks": True}))
     node.send("a")
     mine, theirs = node.receive(), node.receive("other")
     receipt = mine[0].delivery.receipt
@@ -239,7 +239,9 @@ def test_a_lease_that_ended_early_does_not_hide_when_another_is_over(node: Queue
 
 
 def test_freed_room_goes_to_who_waits(node: QueueNode) -> None:
-    node.wait(node.broker.queues.create("shop", {"consumer_unacked_max": 1, "unacked_max": 2}))
+    node.wait(
+        node.broker.queues.groups.create("shop", {"consumer_unacked_max": 1, "unacked_max": 2})
+    )
     node.send("a", "b", "c")
     held = node.receive()
     assert texts(held) == ["a"]
@@ -309,10 +311,12 @@ def test_too_many_who_wait_are_answered_at_once() -> None:
 def test_an_answer_waits_for_its_lease_to_be_written_or_synced(
     node: QueueNode, key_order: bool
 ) -> None:
-    node.wait(node.broker.queues.create("shop", {"key_order": key_order}))
+    node.wait(node.broker.queues.groups.create("shop", {"key_order": key_order}))
     node.receive()
     node.send("a")
-    journal = node.broker.topics.get(DELIVERY_TOPIC).partition(node.broker.queues.place_of("shop"))
+    journal = node.broker.topics.get(DELIVERY_TOPIC).partition(
+        node.broker.queues.groups.place_of("shop")
+    )
     before, receiver = journal.end_offset, node.ask()
     assert not receiver.promise.is_done
     node.run_until(lambda: receiver.promise.is_done)
@@ -334,7 +338,7 @@ def test_an_answer_waits_for_its_lease_to_be_written_or_synced(
 def test_a_receive_out_of_range_is_refused(node: QueueNode, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         node.ask(**options)
-    assert not node.broker.queues.is_known("shop")
+    assert not node.broker.queues.groups.is_known("shop")
 
 
 def test_unknown_topics_and_internal_ones_are_refused(node: QueueNode) -> None:
@@ -359,23 +363,23 @@ def test_a_name_belongs_to_one_kind_of_group(node: QueueNode) -> None:
 
 
 def test_group_settings_survive_and_can_be_changed(node: QueueNode) -> None:
-    node.wait(node.broker.queues.create("shop", {"visibility_ms": 5_000}))
+    node.wait(node.broker.queues.groups.create("shop", {"visibility_ms": 5_000}))
     node.restart_after_crash()
-    assert node.broker.queues.describe("shop").settings.visibility_ms == 5_000
+    assert node.broker.queues.groups.describe("shop").settings.visibility_ms == 5_000
     node.send("a")
     node.receive()
-    node.wait(node.broker.queues.create("shop", {"visibility_ms": 7_000}))
-    assert node.broker.queues.describe("shop").settings.visibility_ms == 7_000
-    assert [one.name for one in node.broker.queues.all()] == ["shop"]
+    node.wait(node.broker.queues.groups.create("shop", {"visibility_ms": 7_000}))
+    assert node.broker.queues.groups.describe("shop").settings.visibility_ms == 7_000
+    assert [one.name for one in node.broker.queues.groups.all()] == ["shop"]
     with pytest.raises(InvalidGroupSettings):
-        node.broker.queues.create("shop", {"visibility_ms": -1})
+        node.broker.queues.groups.create("shop", {"visibility_ms": -1})
 
 
 def test_a_deleted_group_begins_anew(node: QueueNode) -> None:
     node.send("a")
     node.settle("ack", node.receive())
     waiting = node.ask(wait_ms=20_000)
-    node.wait(node.broker.queues.delete("shop"))
+    node.wait(node.broker.queues.groups.delete("shop"))
     with pytest.raises(UnknownGroup):
         node.wait(waiting.promise)
     with pytest.raises(UnknownGroup):
@@ -386,7 +390,7 @@ def test_a_deleted_group_begins_anew(node: QueueNode) -> None:
 
 
 def test_a_group_that_starts_with_the_latest_begins_where_it_first_came(node: QueueNode) -> None:
-    node.wait(node.broker.queues.create("shop", {"start": "latest"}))
+    node.wait(node.broker.queues.groups.create("shop", {"start": "latest"}))
     node.send("old")
     assert node.receive() == []
     node.send("new")
@@ -454,7 +458,7 @@ def test_a_rejected_message_is_in_the_dead_letter_topic_when_the_answer_comes(
 
 
 def test_the_last_attempt_ends_in_the_dead_letter_topic(node: QueueNode) -> None:
-    node.wait(node.broker.queues.create("shop", {"deliveries_max": 2, "backoff_ms": 0}))
+    node.wait(node.broker.queues.groups.create("shop", {"deliveries_max": 2, "backoff_ms": 0}))
     node.send("bad")
     for _ in range(2):
         node.settle("nack", node.receive())
@@ -467,12 +471,14 @@ def test_the_last_attempt_ends_in_the_dead_letter_topic(node: QueueNode) -> None
 def test_a_lease_that_expires_for_the_last_time_is_buried_without_anybody_asking(
     node: QueueNode,
 ) -> None:
-    node.wait(node.broker.queues.create("shop", {"deliveries_max": 1, "visibility_ms": 1000}))
+    node.wait(
+        node.broker.queues.groups.create("shop", {"deliveries_max": 1, "visibility_ms": 1000})
+    )
     node.send("bad")
     node.receive()
     node.run_for(2_000)
     assert len(node.dead()) == 1
-    assert node.broker.queues.stats("shop", "orders").totals.dead_lettered == 1
+    assert node.broker.queues.inspection.stats("shop", "orders").totals.dead_lettered == 1
 
 
 def test_many_dead_letters_are_buried_once_each(node: QueueNode) -> None:
@@ -494,7 +500,7 @@ def test_dead_letters_of_a_deleted_dead_letter_topic_go_to_a_new_one(node: Queue
 def test_a_dead_letter_that_was_rewound_is_delivered_again_after_a_crash(node: QueueNode) -> None:
     node.send("bad")
     node.settle("reject", node.receive())
-    node.wait(node.broker.queues.rewind("shop", "orders", offsets={0: 0}))
+    node.wait(node.broker.queues.positions.rewind("shop", "orders", offsets={0: 0}))
     node.restart_after_crash()
     assert node.texts() == ["bad"], "the last dead letter was taken for one that nobody had noted"
 
@@ -524,7 +530,7 @@ def test_a_topic_that_could_not_be_a_dead_letter_topic_is_told_at_the_first_rece
     node.create(name)
     with pytest.raises(InvalidTopicName):
         node.ask(topic=name)
-    node.wait(node.broker.queues.create("shop", {"dead_letter_topic": "letters"}))
+    node.wait(node.broker.queues.groups.create("shop", {"dead_letter_topic": "letters"}))
     node.send("bad", topic=name)
     node.settle("reject", node.receive(topic=name))
     assert len(node.dead("letters")) == 1
@@ -554,7 +560,7 @@ def test_a_rewind_to_a_time_replays_from_there(node: QueueNode) -> None:
     middle = node.clock.now_ms()
     node.send("b", "c")
     node.settle("ack", node.receive())
-    where = node.wait(node.broker.queues.rewind("shop", "orders", time_ms=middle))
+    where = node.wait(node.broker.queues.positions.rewind("shop", "orders", time_ms=middle))
     assert where == {0: 1, 1: 0}
     node.restart_after_crash()
     assert node.texts() == ["b", "c"]
@@ -563,17 +569,21 @@ def test_a_rewind_to_a_time_replays_from_there(node: QueueNode) -> None:
 def test_a_rewind_to_offsets_stays_within_the_log(node: QueueNode) -> None:
     node.send("a", "b")
     node.settle("ack", node.receive())
-    assert node.wait(node.broker.queues.rewind("shop", "orders", offsets={0: 99})) == {0: 2}
-    assert node.wait(node.broker.queues.rewind("shop", "orders", offsets={0: -5})) == {0: 0}
+    assert node.wait(node.broker.queues.positions.rewind("shop", "orders", offsets={0: 99})) == {
+        0: 2
+    }
+    assert node.wait(node.broker.queues.positions.rewind("shop", "orders", offsets={0: -5})) == {
+        0: 0
+    }
     assert node.texts() == ["a", "b"]
     with pytest.raises(InvalidRequest):
-        node.broker.queues.rewind("shop", "orders")
+        node.broker.queues.positions.rewind("shop", "orders")
 
 
 def test_a_purge_finishes_everything(node: QueueNode) -> None:
     node.send("a", "b")
     held = node.receive(messages_max=1)
-    node.wait(node.broker.queues.purge("shop", "orders"))
+    node.wait(node.broker.queues.positions.purge("shop", "orders"))
     assert node.settle("ack", held) == [None]
     node.restart_after_crash()
     assert node.receive() == []
@@ -583,23 +593,23 @@ def test_peek_shows_messages_with_their_state_and_changes_nothing(node: QueueNod
     node.send("a", "b", "c")
     node.settle("ack", node.receive(messages_max=1))
     node.receive(messages_max=1)
-    before = node.broker.queues.stats("shop", "orders")
-    found = node.wait(node.broker.queues.peek("shop", "orders", 0, offset=0))
+    before = node.broker.queues.inspection.stats("shop", "orders")
+    found = node.wait(node.broker.queues.inspection.peek("shop", "orders", 0, offset=0))
     assert [(one.state.state, one.record and one.record.value) for one in found] == [
         ("done", b"a"),
         ("leased", b"b"),
         ("ready", b"c"),
     ]
-    found = node.wait(node.broker.queues.peek("shop", "orders"))
+    found = node.wait(node.broker.queues.inspection.peek("shop", "orders"))
     assert [one.state.state for one in found] == ["leased", "ready"], "what is done is over"
-    assert node.broker.queues.stats("shop", "orders") == before
-    node.wait(node.broker.queues.create("idle"))
+    assert node.broker.queues.inspection.stats("shop", "orders") == before
+    node.wait(node.broker.queues.groups.create("idle"))
     with pytest.raises(InvalidRequest, match="receive first"):
-        node.broker.queues.peek("idle", "orders", 0)
+        node.broker.queues.inspection.peek("idle", "orders", 0)
 
 
 def test_a_key_in_order_waits_for_its_dead_letter(node: QueueNode) -> None:
-    node.wait(node.broker.queues.create("shop", {"key_order": True}))
+    node.wait(node.broker.queues.groups.create("shop", {"key_order": True}))
     node.send("a1", "a2", key=b"a")
     node.send("b1", key=b"b")
     messages = node.receive()
@@ -610,7 +620,7 @@ def test_a_key_in_order_waits_for_its_dead_letter(node: QueueNode) -> None:
 
 @pytest.mark.parametrize("wait_ms", [0, 5000])
 def test_a_long_line_behind_a_key_hides_no_other_key(node: QueueNode, wait_ms: int) -> None:
-    node.wait(node.broker.queues.create("shop", {"key_order": True}))
+    node.wait(node.broker.queues.groups.create("shop", {"key_order": True}))
     node.send(*(f"hot{one}" for one in range(300)), key=b"hot")
     node.send("cold", key=b"cold")
     assert node.texts(messages_max=1) == ["hot0"]
@@ -631,7 +641,7 @@ def test_priorities_order_what_is_received(node: QueueNode) -> None:
     assert texts(messages) == ["fast", "plain", "slow"]
     assert [one.delivery.lane for one in messages] == [0, 2, 4]
     assert [one.value for one in node.consume("orders")] == [b"slow", b"plain", b"fast"]
-    lanes = node.broker.queues.lanes("orders")
+    lanes = node.broker.queues.inspection.lanes("orders")
     assert lanes.stored[0] == [1, 0, 1, 0, 1]
     assert [one.in_flight for one in lanes.groups["shop"]] == [1, 0, 1, 0, 1]
 
@@ -666,12 +676,12 @@ def test_a_damaged_lane_index_is_built_again(node: QueueNode) -> None:
 
 def test_a_strict_topic_and_its_settings(node: QueueNode) -> None:
     node.create("strict", lane_mode="strict", lane_weight_low="9", message_ttl_ms="5000")
-    lanes = node.broker.queues.lanes("strict")
+    lanes = node.broker.queues.inspection.lanes("strict")
     assert (lanes.is_strict, lanes.weights["low"]) == (True, 9)
     node.send("a", topic="strict")
     node.run_for(6_000)
     assert node.receive(topic="strict") == []
-    assert node.broker.queues.stats("shop", "strict").totals.ttl_expired == 1
+    assert node.broker.queues.inspection.stats("shop", "strict").totals.ttl_expired == 1
 
 
 def test_a_message_may_bring_its_own_time_to_live(node: QueueNode) -> None:
@@ -694,7 +704,7 @@ def test_damaged_batches_are_stepped_over_and_counted(node: QueueNode) -> None:
     node.disk.open(path).overwrite(size + 65, b"\xff\xff")
     node.start()
     assert node.texts() == ["a", "c"]
-    assert node.broker.queues.stats("shop", "orders").totals.skipped == 1
+    assert node.broker.queues.inspection.stats("shop", "orders").totals.skipped == 1
 
 
 def test_a_full_disk_refuses_acks_that_could_not_be_remembered(node: QueueNode) -> None:
@@ -720,7 +730,7 @@ def test_retention_moves_queues_along(node: QueueNode) -> None:
         node.send(f"v{number}")
     node.broker.administration.delete_records("orders", 0, before_offset=3)
     node.run_for(2_000)
-    assert node.broker.queues.stats("shop", "orders").ready == 2
+    assert node.broker.queues.inspection.stats("shop", "orders").ready == 2
     assert node.texts() == ["v3", "v4"]
 
 

@@ -59,7 +59,7 @@ def test_a_queue_group_goes_on_behind_it(node: QueueNode, caplog: pytest.LogCapt
 def test_it_is_not_counted_as_waiting(node: QueueNode) -> None:
     node.ask(messages_max=1)
     node.run_for(100)
-    stats = node.broker.queues.stats("shop", "orders")
+    stats = node.broker.queues.inspection.stats("shop", "orders")
     assert stats.ready + stats.in_flight == 2
 
 

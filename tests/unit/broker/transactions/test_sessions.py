@@ -215,13 +215,13 @@ def test_an_ack_in_a_transaction_counts_with_the_commit(node: TransactingNode) -
     transaction = node.begin()
     assert node.ack_in(transaction, messages) == [None, None]
     assert node.states() == ["prepared", "prepared", "ready"]
-    figures = node.broker.queues.stats("shop", "orders")
+    figures = node.broker.queues.inspection.stats("shop", "orders")
     assert (figures.in_flight, figures.prepared, figures.totals.acked) == (2, 2, 0)
     node.run_for(40_000)
     assert texts(node.receive()) == ["c"]
     node.commit(transaction)
     assert node.states() == ["done", "done", "leased"]
-    assert node.broker.queues.stats("shop", "orders").totals.acked == 2
+    assert node.broker.queues.inspection.stats("shop", "orders").totals.acked == 2
 
 
 def test_an_abort_lets_messages_come_again_at_once_and_counts_as_a_delivery(
@@ -237,7 +237,7 @@ def test_an_abort_lets_messages_come_again_at_once_and_counts_as_a_delivery(
     node.run_for(1000)
     assert node.receive() == []
     assert [one.value for one in node.dead()] == [b"a"]
-    assert node.broker.queues.stats("shop", "orders").totals.aborted == 3
+    assert node.broker.queues.inspection.stats("shop", "orders").totals.aborted == 3
 
 
 def test_a_receipt_is_taken_once_and_a_stale_one_is_refused_by_itself(
@@ -279,7 +279,7 @@ def test_prepared_acks_are_found_again_after_a_crash(
     node.ack_in(transaction, node.receive(messages_max=1))
     node.restart_after_crash()
     assert node.states() == ["prepared", "ready"]
-    assert node.broker.queues.stats("shop", "orders").in_flight == 1
+    assert node.broker.queues.inspection.stats("shop", "orders").in_flight == 1
     assert texts(node.receive()) == ["b"]
     (node.commit if is_commit else node.abort)(transaction)
     assert node.states() == ["done" if is_commit else "retrying", "leased"]
@@ -330,7 +330,7 @@ def test_a_snapshot_waits_until_a_marker_before_it_is_carried_out() -> None:
         producer_id = transaction.identity.producer_id
         node.clock.run_until(lambda: journal.transactions.get(producer_id) is None)  # noqa: B023
         assert journal.high_watermark < journal.end_offset, "the marker is committed already"
-        node.broker.queues.journal._shards[0].snapshot_bytes = 0  # It is time for one, it thinks.
+        node.broker.queues.journal._shards[0]._snapshot_bytes = 0  # It is time for one, it thinks.
         node.settle("ack", messages[20 + place : 21 + place])
         node.wait(ending)
         assert node.states()[place] == "done"
@@ -354,7 +354,7 @@ def test_a_rewind_takes_prepared_messages_back_and_the_transaction_commits_witho
     transaction = node.begin("writer", timeout_ms=600_000)
     assert node.ack_in(transaction, [messages[0], messages[2]]) == [None, None]
     node.publish_well(transaction, "out")
-    node.wait(node.broker.queues.rewind("shop", "orders", offsets={0: 2}))
+    node.wait(node.broker.queues.positions.rewind("shop", "orders", offsets={0: 2}))
     assert node.states() == ["prepared", "leased", "ready", "ready"]
     assert texts(node.receive()) == ["c", "d"]
     node.commit(transaction)
@@ -370,7 +370,7 @@ def test_a_purge_finishes_prepared_messages_however_the_transaction_ends(
     node.send("a", "b")
     transaction = node.begin("writer", timeout_ms=600_000)
     node.ack_in(transaction, node.receive(messages_max=1))
-    node.wait(node.broker.queues.purge("shop", "orders"))
+    node.wait(node.broker.queues.positions.purge("shop", "orders"))
     assert node.states() == ["done", "done"]
     node.abort(transaction)
     assert node.receive() == []
@@ -383,11 +383,11 @@ def test_a_group_that_is_gone_does_not_hold_up_a_transaction(node: TransactingNo
     transaction = node.begin()
     node.ack_in(transaction, node.receive())
     node.publish_well(transaction, "out")
-    node.wait(node.broker.queues.delete("shop"))
+    node.wait(node.broker.queues.groups.delete("shop"))
     node.commit(transaction)
     assert node.read() == ["out"]
     node.restart_after_crash()
-    assert not node.broker.queues.is_known("shop")
+    assert not node.broker.queues.groups.is_known("shop")
 
 
 def test_a_lease_that_is_over_cannot_be_acknowledged_in_a_transaction(

@@ -66,8 +66,10 @@ class TransactingNode(QueueNode):
         return [(record.value or b"").decode() for _, record in page.records]
 
     def states(self, topic: str = "orders", group: str = "shop") -> list[str]:
-        self.broker.queues.lanes(topic)  # which looks at what a start has left to be looked at
-        found = self.wait(self.broker.queues.peek(group, topic, 0, offset=0, count=1000))
+        self.broker.queues.inspection.lanes(
+            topic
+        )  # which looks at what a start has left to be looked at
+        found = self.wait(self.broker.queues.inspection.peek(group, topic, 0, offset=0, count=1000))
         return [one.state.state for one in found]
 
     def schedule_count(self) -> int:

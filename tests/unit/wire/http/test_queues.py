@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.broker.queues.queues import Queues
-from goqueue.broker.queues.received import ReceivedRun
+from goqueue.broker.queues.records import ReceivedRun
 from goqueue.delivery import LANE_NAMES, Unacked
 from goqueue.delivery.leases import Leases, Receipts
 from goqueue.loop.promise import Promise

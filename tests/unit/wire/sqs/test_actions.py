@@ -52,17 +52,17 @@ def test_each_protocol_has_its_own_words_for_a_queue_that_is_not_there(node: Nod
 def test_attributes_become_settings_of_group_and_topic(sqs: Any, world: World) -> None:
     dead = queue(sqs, "dead")
     made = queue(sqs, VisibilityTimeout="7", MessageRetentionPeriod="60")
-    group = world.broker.queues.describe("orders").settings
+    group = world.broker.queues.groups.describe("orders").settings
     assert (group.visibility_ms, group.deliveries_max) == (7000, 0)
     assert world.broker.topics.get("orders").fact.settings["retention_ms"] == "60000"
     made.set(RedrivePolicy=redrive(dead, 5), MessageRetentionPeriod="120")
-    group = world.broker.queues.describe("orders").settings
+    group = world.broker.queues.groups.describe("orders").settings
     assert (group.deliveries_max, group.dead_letter_topic) == (5, "dead")
     assert world.broker.topics.get("orders").fact.settings["retention_ms"] == "120000"
     assert sqs.list_dead_letter_source_queues(QueueUrl=dead.url)["queueUrls"] == [made.url]
     made.set(RedrivePolicy="")
     assert "RedrivePolicy" not in made.attributes("All")
-    assert world.broker.queues.describe("orders").settings.deliveries_max == 0
+    assert world.broker.queues.groups.describe("orders").settings.deliveries_max == 0
 
 
 def test_tags_and_permissions_are_kept(sqs: Any) -> None:

@@ -59,7 +59,7 @@ class DeadLetterPage(NamedTuple):
 
 def _owner(broker: Broker, _: Arguments) -> int:
     """Return the node that owns the ledgers of dead letters, which is the same for all topics."""
-    return broker.queues.owner_of_state(LEDGER_GROUP)
+    return broker.queues.groups.owner_of_state(LEDGER_GROUP)
 
 
 def _dead_letter_topic(arguments: Arguments) -> Iterable[Resource]:

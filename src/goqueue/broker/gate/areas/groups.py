@@ -22,7 +22,7 @@ from goqueue.broker.gate.operation import (
     operation,
     topics,
 )
-from goqueue.broker.queues.queues import QueueGroup
+from goqueue.broker.queues.groups import QueueGroup
 from goqueue.broker.streams.progress import PartitionLag, Start
 from goqueue.delivery import QueueSettings, change_queue_settings
 from goqueue.groups import (
@@ -122,7 +122,7 @@ class GroupsArea(Area):
                 for one in self._broker.groups.all(states, types)
             ]
         if kind != "stream":
-            known = self._broker.queues.all()
+            known = self._broker.queues.groups.all()
             found += [ListedGroup(one.name, "queue", _QUEUE_STATE) for one in known]
         sees_all = self._may(session, Action.DESCRIBE, CLUSTER)
         return sorted(
@@ -134,8 +134,8 @@ class GroupsArea(Area):
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
     async def describe(self, session: Session, *, group: str) -> GroupDescription | QueueGroup:
         """Describe a group of either kind."""
-        if self._broker.queues.is_known(group):
-            return self._broker.queues.describe(group)
+        if self._broker.queues.groups.is_known(group):
+            return self._broker.queues.groups.describe(group)
         return self._describe_stream(group)
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
@@ -158,7 +158,7 @@ class GroupsArea(Area):
         The name must not be that of a stream group, which its coordinator can check.
         """
         values = None if settings is None else msgspec.to_builtins(settings)
-        await self._broker.queues.create(group, values)
+        await self._broker.queues.groups.create(group, values)
         return await self._describe_made(session, group)
 
     @operation(Action.READ, group(), topics(), owner=coordinator)
@@ -174,7 +174,7 @@ class GroupsArea(Area):
         self, session: Session, *, group: str, changes: SettingChanges
     ) -> QueueGroup:
         """Change some settings of a queue group; None reverts one to its default."""
-        if not self._broker.queues.is_known(group):
+        if not self._broker.queues.groups.is_known(group):
             self._describe_stream(group)
             raise GroupKindMismatch(group, is_queue=False)
 
@@ -182,14 +182,14 @@ class GroupsArea(Area):
             values: Mapping[str, Any] = msgspec.to_builtins(change_queue_settings(known, changes))
             return values
 
-        await self._broker.queues.change(group, changed)
+        await self._broker.queues.groups.change(group, changed)
         return await self._describe_made(session, group)
 
     @operation(Action.DELETE, group(), owner=owner_of_group)
     async def delete(self, session: Session, *, group: str) -> None:
         """Delete a group of either kind and its state."""
-        if self._broker.queues.is_known(group):
-            await self._broker.queues.delete(group)
+        if self._broker.queues.groups.is_known(group):
+            await self._broker.queues.groups.delete(group)
             return
         self._describe_stream(group)
         await self._broker.groups.delete(group)
@@ -202,7 +202,7 @@ class GroupsArea(Area):
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
     async def lag(self, session: Session, *, group: str) -> GroupLag:
         """Return the lag of a group in every partition of the topics it reads."""
-        kind: GroupKind = "queue" if self._broker.queues.is_known(group) else "stream"
+        kind: GroupKind = "queue" if self._broker.queues.groups.is_known(group) else "stream"
         if kind == "queue":
             lags = self._queue_lag(group)
         else:
@@ -244,8 +244,8 @@ class GroupsArea(Area):
 
     async def _describe_made(self, session: Session, group: str) -> QueueGroup:
         """Describe a queue group that was just created or changed, with topics from its owner."""
-        [made] = [one for one in self._broker.queues.all() if one.name == group]
-        if self._broker.queues.owner_of(group) == self._broker.node_id:
+        [made] = [one for one in self._broker.queues.groups.all() if one.name == group]
+        if self._broker.queues.groups.owner_of(group) == self._broker.node_id:
             return made
         describe = OPERATIONS["groups.describe"]
         try:
@@ -264,6 +264,6 @@ class GroupsArea(Area):
                 one.high_watermark,
                 one.ready + one.in_flight + one.retrying + one.parked + one.dead_lettering,
             )
-            for topic in self._broker.queues.describe(group).topics
-            for one in self._broker.queues.stats(group, topic).partitions
+            for topic in self._broker.queues.groups.describe(group).topics
+            for one in self._broker.queues.inspection.stats(group, topic).partitions
         ]

@@ -96,15 +96,15 @@ def _owner_if_ordered(broker: Broker, arguments: Arguments) -> int | None:
 
 
 def _maker(broker: Broker, arguments: Arguments) -> int:
-    """Return the node that creates queues of a name."""
-    return broker.named_queues.maker_of(arguments["spec"].name)
+    """Return the node that creates queues of a name, because it has the stream groups of it."""
+    return broker.groups.coordinator_of(arguments["spec"].name)
 
 
 def _maker_if_resting(broker: Broker, arguments: Arguments) -> int | None:
     """Any node can delete a queue; to block its name, the node that creates queues must do it."""
     if not arguments["rest_ms"]:
         return None
-    return broker.named_queues.maker_of(arguments["queue"].name)
+    return broker.groups.coordinator_of(arguments["queue"].name)
 
 
 # Resources

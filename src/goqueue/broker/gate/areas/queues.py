@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from goqueue.broker.gate.forwarding import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
-from goqueue.broker.queues.received import Received, ReceivedRun
+from goqueue.broker.queues.records import Received, ReceivedRun
 from goqueue.delivery import (
     LANE_NAMES,
     LaneStats,
@@ -150,7 +150,7 @@ class QueuesArea(Area):
         """Acknowledge earlier messages, then receive. Messages are returned even if acks fail."""
         if self._broker.topics.find(topic) is None:
             await self._broker.auto_creation.ready(topic)
-        self._broker.queues.served(group, topic)  # Raise before anything is acknowledged.
+        self._broker.queues.groups.served(group, topic)  # Raise before anything is acknowledged.
         acked = self._broker.queues.ack(group, receipts)
         received = await self._receive(
             group,
@@ -211,7 +211,9 @@ class QueuesArea(Area):
         """Deliver again from an edge, offsets or a time on; return each partition's position."""
         if to is not None:
             offsets = await self._edge(topic, to)
-        return await self._broker.queues.rewind(group, topic, offsets=offsets, time_ms=time_ms)
+        return await self._broker.queues.positions.rewind(
+            group, topic, offsets=offsets, time_ms=time_ms
+        )
 
     async def _edge(self, name: str, edge: Edge) -> dict[int, int]:
         topic = self._broker.topics.get(name)
@@ -224,7 +226,7 @@ class QueuesArea(Area):
     @operation(Action.READ, group(), topic(), owner=owner_of_group)
     def purge(self, session: Session, *, group: str, topic: str) -> Promise[dict[int, int]]:
         """Finish everything stored so far; return where each partition continues."""
-        return self._broker.queues.purge(group, topic)
+        return self._broker.queues.positions.purge(group, topic)
 
     # Inspection
 
@@ -240,14 +242,16 @@ class QueuesArea(Area):
         limit: int,
     ) -> Promise[list[PeekedMessage]]:
         """Return messages with their state, of one partition or of all, without changing them."""
-        return self._broker.queues.peek(group, topic, partition, offset=offset, count=limit)
+        return self._broker.queues.inspection.peek(
+            group, topic, partition, offset=offset, count=limit
+        )
 
     @operation(Action.DESCRIBE, group(), topic(), owner=owner_of_group, is_reading=True)
     async def stats(self, session: Session, *, group: str, topic: str) -> QueueStats:
         """Return the number of messages that are ready, in flight and waiting."""
-        return self._broker.queues.stats(group, topic)
+        return self._broker.queues.inspection.stats(group, topic)
 
     @operation(Action.DESCRIBE, topic(), merge=_merge_lanes, is_reading=True)
     async def lanes(self, session: Session, *, topic: str) -> TopicLanes:
         """Return the lane settings of a topic, their contents, and the statistics of each group."""
-        return self._broker.queues.lanes(topic)
+        return self._broker.queues.inspection.lanes(topic)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from goqueue.broker.publishing.publisher import Published, PublishResult, Scheduled
-from goqueue.broker.queues.settling import Outcomes
+from goqueue.broker.queues.queues import Outcomes
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
 from goqueue.transactions import TransactionView

@@ -34,7 +34,7 @@ from goqueue.broker.gate.operation import (
     topic,
     transactional_id,
 )
-from goqueue.broker.queues.settling import Outcomes
+from goqueue.broker.queues.queues import Outcomes
 from goqueue.broker.transactions.ids import Transaction, transactional_id_in
 from goqueue.broker.transactions.names import GENERATED_PREFIX
 from goqueue.broker.transactions.publishing import Addressed, all_refused
