@@ -21,7 +21,7 @@ from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import RETRY_MS, Releaser
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import NamedProducer
-from goqueue.delivery.schedules import Entry, Intent, LaneKey, ScheduleIds
+from goqueue.delivery.schedules import Entry, Intent, ScheduleIds, TargetKey
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import add_sequence
@@ -75,7 +75,7 @@ class IntentReleaser(Releaser):
         for intent in list(agenda.intents.values()):
             waiting = [one for one in intent.numbers if agenda.is_waiting(one)]
             if not waiting:
-                del agenda.intents[intent.lane]
+                del agenda.intents[intent.target]
                 continue
             self._left_over.append(intent)
             for number in waiting:
@@ -107,7 +107,7 @@ class IntentReleaser(Releaser):
         waiting = [one for one in intent.numbers if agenda.is_waiting(one)]
         topic = self._topics.find_by_id(intent.topic_id)
         if topic is None:
-            self._abandon(intent.lane, waiting, _nothing)
+            self._abandon(intent.target, waiting, _nothing)
             return
         if len(waiting) < len(intent.numbers):
             # An end is written only when the whole batch is committed in its topic.
@@ -261,9 +261,9 @@ class IntentReleaser(Releaser):
         def dropped() -> None:
             lane.is_busy = False
 
-        self._abandon(intent.lane, intent.numbers, dropped)
+        self._abandon(intent.target, intent.numbers, dropped)
 
-    def _abandon(self, lane: LaneKey, numbers: Iterable[int], done: Callable[[], None]) -> None:
+    def _abandon(self, lane: TargetKey, numbers: Iterable[int], done: Callable[[], None]) -> None:
         """Make messages due again, once it is certain that no node continues their intent."""
         if self._is_closed:
             return

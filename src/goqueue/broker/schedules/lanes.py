@@ -9,9 +9,9 @@ from typing import NamedTuple
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery.schedules import (
-    LaneKey,
     ScheduledMessage,
     ScheduleIds,
+    TargetKey,
     released_records,
 )
 from goqueue.model.batch import Header, build_batch
@@ -44,7 +44,7 @@ class Lane:
     def __init__(self, topic: Topic, partition: Partition) -> None:
         self.topic = topic
         self.partition = partition
-        self.key: LaneKey = (topic.id, partition.name.partition)
+        self.key: TargetKey = (topic.id, partition.name.partition)
         self.epoch = -1  # of the producer, to which the sequence numbers belong
         self.waiting: deque[Release] = deque()
         self.is_busy = False

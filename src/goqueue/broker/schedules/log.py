@@ -27,9 +27,11 @@ from goqueue.delivery.schedules import (
     Checkpoint,
     DamagedBucket,
     Intent,
-    LaneKey,
+    NumberRange,
+    OriginState,
     ScheduledMessage,
-    Stretch,
+    Source,
+    TargetKey,
     end_batch,
     forget_leader_epoch_record,
     forget_origin_record,
@@ -45,7 +47,6 @@ from goqueue.delivery.schedules import (
     read_message,
     write_checkpoint,
 )
-from goqueue.delivery.schedules.origins import OriginState, Source
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
@@ -109,7 +110,7 @@ class ScheduleLog:
         self._cancelling: set[int] = set()
         self._cancels: Promise[None] = Promise()
         self._flights = Flights(clock)
-        self._activating: deque[Stretch] = deque()
+        self._activating: deque[NumberRange] = deque()
         self._on_active: Callable[[int], None] = lambda due_ms: None
         self.observer: Observer | None = None
 
@@ -173,8 +174,8 @@ class ScheduleLog:
         """Apply a batch from an offset on."""
         if header.is_control:
             is_commit = decode_marker(batch).is_commit
-            for stretch in self.agenda.end_transaction(header.producer_id, is_commit=is_commit):
-                self._activate(*stretch)
+            for numbers in self.agenda.end_transaction(header.producer_id, is_commit=is_commit):
+                self._activate(*numbers)
             return
         for record in decode_batch(batch):
             if record.offset < first:
@@ -312,10 +313,10 @@ class ScheduleLog:
 
         `on_active` is called with due times as messages are scheduled.
         """
-        stretches = self.agenda.end_transaction(producer_id, is_commit=is_commit)
-        if stretches:
+        ranges = self.agenda.end_transaction(producer_id, is_commit=is_commit)
+        if ranges:
             self._on_active = on_active
-            self._activating.extend(stretches)
+            self._activating.extend(ranges)
             self._activate_some()
 
     @property
@@ -395,10 +396,10 @@ class ScheduleLog:
     def intend(self, intent: Intent) -> int:
         """Store what is about to be released; return the offset to wait for before the release."""
         offset = self._write(encode_batch([intent_record(intent, self._clock.wall_ms())]))
-        self.agenda.intents[intent.lane] = intent
+        self.agenda.intents[intent.target] = intent
         return offset
 
-    def abandon(self, lane: LaneKey) -> int:
+    def abandon(self, lane: TargetKey) -> int:
         """Store that the newest intent for a partition is abandoned; return the offset to wait
         for.
         """

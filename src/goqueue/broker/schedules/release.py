@@ -23,10 +23,10 @@ from goqueue.cluster.facts import NamedProducer
 from goqueue.delivery.schedules import (
     DamagedBucket,
     Entry,
-    LaneKey,
     Lateness,
     ScheduledMessage,
     ScheduleIds,
+    TargetKey,
 )
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.clock import Clock, Handle
@@ -66,7 +66,7 @@ class Releaser:
         self._ids = ids
         self._is_full = is_full
         self._producer: NamedProducer | None = None
-        self._lanes: dict[LaneKey, Lane] = {}
+        self._lanes: dict[TargetKey, Lane] = {}
         self._timer: Handle | None = None
         self._timer_ms = 0
         self._is_turn_set = False

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from goqueue.delivery.schedules.records import NumberRange
 from goqueue.model.errors import TransactionAbortable
 
-STRETCHES_MAX = 100_000  # per transaction; interleaved writes of others split its ranges
+RANGES_MAX = 100_000  # per transaction; interleaved writes of others split its ranges
 
-Stretch = tuple[int, int]  # the first number, and the last
-
-PendingState = list[tuple[int, list[Stretch]]]
+PendingState = list[tuple[int, list[NumberRange]]]
 
 
 class Pending:
@@ -20,37 +19,37 @@ class Pending:
     transaction of any size costs little memory.
     """
 
-    __slots__ = ("_stretches",)
+    __slots__ = ("_ranges",)
 
     def __init__(self, state: PendingState | None = None) -> None:
-        self._stretches: dict[int, list[Stretch]] = {
-            producer_id: [(first, last) for first, last in stretches]
-            for producer_id, stretches in state or ()
+        self._ranges: dict[int, list[NumberRange]] = {
+            producer_id: [(first, last) for first, last in ranges]
+            for producer_id, ranges in state or ()
         }
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the producer ids."""
-        return iter(list(self._stretches))
+        return iter(list(self._ranges))
 
     def check_room(self, producer_id: int) -> None:
         """Refuse a transaction that is spread over too many ranges of the log."""
-        if len(self._stretches.get(producer_id, ())) >= STRETCHES_MAX:
+        if len(self._ranges.get(producer_id, ())) >= RANGES_MAX:
             raise TransactionAbortable(
-                f"A transaction may store delayed messages in {STRETCHES_MAX} ranges of the log; "
+                f"A transaction may store delayed messages in {RANGES_MAX} ranges of the log; "
                 "abort it, and publish larger batches or use more transactions."
             )
 
     def add(self, producer_id: int, first: int, last: int) -> None:
         """Add the messages from number `first` to `last` to a transaction."""
-        stretches = self._stretches.setdefault(producer_id, [])
-        if stretches and stretches[-1][1] + 1 == first:
-            stretches[-1] = (stretches[-1][0], last)
+        ranges = self._ranges.setdefault(producer_id, [])
+        if ranges and ranges[-1][1] + 1 == first:
+            ranges[-1] = (ranges[-1][0], last)
         else:
-            stretches.append((first, last))
+            ranges.append((first, last))
 
-    def end(self, producer_id: int) -> list[Stretch]:
+    def end(self, producer_id: int) -> list[NumberRange]:
         """Remove an ended transaction; return the ranges that it had stored."""
-        return self._stretches.pop(producer_id, [])
+        return self._ranges.pop(producer_id, [])
 
     def state(self) -> PendingState:
-        return [(one, list(stretches)) for one, stretches in self._stretches.items()]
+        return [(one, list(ranges)) for one, ranges in self._ranges.items()]
