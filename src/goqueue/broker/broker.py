@@ -257,11 +257,11 @@ class Broker:
             clock,
             self._disk,
             self.topics,
+            self.leaders,
+            self.random,
             self.settings.schedules,
             self.settings.producers,
             is_full=self._is_full,
-            node_id=self.node_id,
-            cluster=None if peers is None else (self.leaders, peers, self.random),
         )
         self._pending = PendingBatches(
             clock, self.schedules, bytes_max=self.settings.schedules.waiting_bytes_max

@@ -127,7 +127,14 @@ class Leaders:
         return self._cluster is not None and self._cluster.integrity.is_curable(topic_id, number)
 
     def call(
-        self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
+        self,
+        topic: Topic,
+        number: int,
+        kind: PeerKind,
+        head: bytes,
+        *,
+        body: bytes = b"",
+        timeout_ms: int = CALL_TIMEOUT_MS,
     ) -> Promise[Answered]:
         """Call the node that leads a partition, which must be another node, once."""
         assert self._peers is not None
@@ -136,9 +143,7 @@ class Leaders:
             refused: Promise[Answered] = Promise()
             refused.reject(NotLeader(TopicPartition(topic.name, number), _NO_LEADER))
             return refused
-        return self._peers.call(
-            node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
-        )
+        return self._peers.call(node, kind, head, [body] if body else (), timeout_ms=timeout_ms)
 
     def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
         """Call a node about partitions that it leads, once."""

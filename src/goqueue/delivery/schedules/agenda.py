@@ -26,11 +26,11 @@ from goqueue.delivery.schedules.checkpoint import (
     Target,
     WaitingState,
 )
-from goqueue.delivery.schedules.pending import Pending
 from goqueue.delivery.schedules.records import (
     LeaderEpochs,
     NumberRange,
     Origins,
+    PendingTransactions,
     ScheduledMessage,
     is_release,
     read_key,
@@ -63,7 +63,7 @@ class Agenda:
         self.timetable = Timetable(disk, folder, self.is_current)
         self.origins = Origins()
         self.leader_epochs = LeaderEpochs()
-        self.pending = Pending()
+        self.pending = PendingTransactions()
         self.intents: dict[TargetKey, Intent] = {}  # the newest per partition; many are completed
         self.moved: dict[int, int] = {}  # changed due times, which differ from the message's own
         self.released_count = 0
@@ -312,7 +312,7 @@ class Agenda:
         self.moved = checkpoint.moved
         self.origins = Origins(checkpoint.origins)
         self.leader_epochs = LeaderEpochs(checkpoint.leader_epochs)
-        self.pending = Pending(checkpoint.pending)
+        self.pending = PendingTransactions(checkpoint.pending)
         self.intents = {intent.target: intent for intent in checkpoint.intents}
         self.released_count = checkpoint.released_count
         self.cancelled_count = checkpoint.cancelled_count

@@ -12,8 +12,7 @@ import sys
 
 import msgspec
 
-from goqueue.delivery.schedules.pending import PendingState
-from goqueue.delivery.schedules.records import OriginState
+from goqueue.delivery.schedules.records import OriginState, PendingState
 from goqueue.delivery.schedules.releases import Intent
 from goqueue.delivery.schedules.timetable import BucketState
 from goqueue.model.compression import Compression, compress, decompress

@@ -20,7 +20,7 @@ idle for as long as a partition would keep its state.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -40,6 +40,7 @@ from goqueue.model.errors import (
     FencedLeaderEpoch,
     FencedProducer,
     OutOfOrderSequence,
+    TransactionAbortable,
 )
 from goqueue.model.names import ProducerIdentity
 
@@ -49,6 +50,7 @@ MOVE_SUFFIX = b"r"
 RELEASED_HEADER = "released"
 BATCHES_REMEMBERED = 5  # clients keep at most five requests in flight
 NO_EPOCH = -1
+RANGES_MAX = 100_000  # per transaction; interleaved writes of others split its ranges
 
 _NUMBER = struct.Struct(">q")
 _MOVE = struct.Struct(">cq")
@@ -72,6 +74,7 @@ NumberRange = tuple[int, int]  # the first number of messages, and the last
 StoredBatch = tuple[int, int, int]  # first and last sequence number, number of the last message
 ProducerKey = tuple[bytes, int, int]  # topic id, partition, producer id
 Source = tuple[bytes, int]  # topic id and partition
+PendingState = list[tuple[int, list[NumberRange]]]  # by producer
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
@@ -474,3 +477,49 @@ def _read_leader_epoch(value: bytes) -> int:
         raise CorruptBatch("The leader epoch of a partition cannot be decoded.")
     epoch: int = _LEADER_VALUE.unpack(value)[1]
     return epoch
+
+
+# Transactions
+
+
+class PendingTransactions:
+    """For each producer with an open transaction, the messages that it has stored.
+
+    Only their positions: the messages are read again when the transaction commits, so that a
+    transaction of any size costs little memory.
+    """
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, state: PendingState | None = None) -> None:
+        self._ranges: dict[int, list[NumberRange]] = {
+            producer_id: [(first, last) for first, last in ranges]
+            for producer_id, ranges in state or ()
+        }
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the producer ids."""
+        return iter(list(self._ranges))
+
+    def check_room(self, producer_id: int) -> None:
+        """Refuse a transaction that is spread over too many ranges of the log."""
+        if len(self._ranges.get(producer_id, ())) >= RANGES_MAX:
+            raise TransactionAbortable(
+                f"A transaction may store delayed messages in {RANGES_MAX} ranges of the log; "
+                "abort it, and publish larger batches or use more transactions."
+            )
+
+    def add(self, producer_id: int, first: int, last: int) -> None:
+        """Add the messages from number `first` to `last` to a transaction."""
+        ranges = self._ranges.setdefault(producer_id, [])
+        if ranges and ranges[-1][1] + 1 == first:
+            ranges[-1] = (ranges[-1][0], last)
+        else:
+            ranges.append((first, last))
+
+    def end(self, producer_id: int) -> list[NumberRange]:
+        """Remove an ended transaction; return the ranges that it had stored."""
+        return self._ranges.pop(producer_id, [])
+
+    def state(self) -> PendingState:
+        return [(one, list(ranges)) for one, ranges in self._ranges.items()]
