@@ -94,7 +94,7 @@ def test_nobody_is_told_of_a_release_that_may_be_lost_with_its_node() -> None:
     told: list[Exception | None] = []
     schedules.reschedule(schedule_id, owner.clock.wall_ms()).then(lambda _, error: None)
     world.run_for(100)  # It begins to release the message, and nobody else hears of that.
-    (log,) = [one for one in schedules._logs_here() if one.agenda.count()]
+    (log,) = [one.log for one in schedules.shards if one.log.agenda.count()]
     assert log.agenda.is_in_flight(0)
     schedules.cancel(schedule_id).then(lambda _, error: told.append(error))
     world.run_for(100)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.publishing import split_batches as schedule_split
-from goqueue.broker.schedules.schedules import _number_of
+from goqueue.broker.schedules.owners import Store
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.delivery.schedules import Origin, ScheduledMessage
 from goqueue.model.batch import Record, decode_batch, encode_batch
@@ -64,9 +64,8 @@ class Scene:
 
     @property
     def kept_in(self) -> int:
-        topics = self.world.up()[0].broker.topics
-        count = len(topics.get(SCHEDULED).partitions)
-        return _number_of(topics.get(TOPIC), self.number, count)
+        broker = self.world.up()[0].broker
+        return broker.schedules.participant(broker.topics.get(TOPIC), self.number).partition
 
     @property
     def owner(self) -> ClusterNode:
@@ -289,16 +288,9 @@ def test_the_owner_turns_a_former_leader_away_whatever_owner_it_is() -> None:
     def store(leader_epoch: int, sequence: int) -> Outcome:
         owner = scene.owner
         messages = [_message(scene, "D", sequence)]
+        call = Store(0, scene.kept_in, messages, None, True, leader_epoch)
         try:
-            scene.world.wait(
-                owner.broker.schedules.store_here(
-                    scene.kept_in,
-                    messages,
-                    transaction=None,
-                    is_one_batch=True,
-                    leader_epoch=leader_epoch,
-                )
-            )
+            scene.world.wait(owner.broker.schedules.store_here(call))
         except GoQueueError as error:
             return error
         return STORED

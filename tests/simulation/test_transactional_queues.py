@@ -15,7 +15,7 @@ import pytest
 
 from goqueue.broker.publishing.publisher import Published, Scheduled
 from goqueue.broker.reading.records import Place
-from goqueue.broker.schedules import schedules
+from goqueue.broker.schedules import shards as schedule_shards
 from goqueue.broker.transactions.ids import Transaction
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.loop.promise import start
@@ -229,7 +229,7 @@ def make(seed: int) -> Factory:
 def test_each_input_is_acked_exactly_when_its_outputs_are_visible_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedules, "CHECKPOINT_CHECK_MS", 40)
+    monkeypatch.setattr(schedule_shards, "CHECKPOINT_CHECK_MS", 40)
     world = make(seed)
     world.create(SOURCE, PARTITIONS)
     world.create(NOW, 2)

@@ -221,16 +221,16 @@ class Broker:
 
     def _schedule_and_validate(self) -> None:
         """Create schedules for delayed messages, and schema validation."""
-        clock, peers = self.clock, self.peers
+        clock = self.clock
         self.schedules = Schedules(
             clock,
             self._disk,
             self.topics,
+            self.leaders,
+            self.random,
             self.settings.schedules,
             self.settings.producers,
             is_full=self._is_full,
-            node_id=self.node_id,
-            cluster=None if peers is None else (self.leaders, peers, self.random),
         )
         self.transactions.on_end[SCHEDULED_TOPIC] = self.schedules.transaction_ended
         self.schemas = Schemas(clock, self.topics, self.leaders, is_full=self._is_full)

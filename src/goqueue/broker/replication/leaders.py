@@ -114,7 +114,14 @@ class Leaders:
         """Register a handler for calls of other nodes, if there are any."""
 
     def call(
-        self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
+        self,
+        topic: Topic,
+        number: int,
+        kind: PeerKind,
+        head: bytes,
+        *,
+        body: bytes = b"",
+        timeout_ms: int = CALL_TIMEOUT_MS,
     ) -> Promise[Answered]:
         """Call the node that leads a partition, which must be another node, once."""
         refused: Promise[Answered] = Promise()
@@ -289,14 +296,19 @@ class ClusterLeaders(Leaders):
         self._peers.serve(kind, handler)
 
     def call(
-        self, topic: Topic, number: int, kind: PeerKind, head: bytes, *, body: bytes = b""
+        self,
+        topic: Topic,
+        number: int,
+        kind: PeerKind,
+        head: bytes,
+        *,
+        body: bytes = b"",
+        timeout_ms: int = CALL_TIMEOUT_MS,
     ) -> Promise[Answered]:
         node = self.node_of(topic, number)
         if node in (_NO_LEADER, self.node_id):
             return super().call(topic, number, kind, head, body=body)
-        return self._peers.call(
-            node, kind, head, [body] if body else (), timeout_ms=CALL_TIMEOUT_MS
-        )
+        return self._peers.call(node, kind, head, [body] if body else (), timeout_ms=timeout_ms)
 
     def ask(self, node: int, kind: PeerKind, head: bytes, *, timeout_ms: int) -> Promise[Answered]:
         return self._peers.call(node, kind, head, timeout_ms=timeout_ms)

@@ -2,34 +2,35 @@
 
 The broker is the only writer here, so the number of a message, its offset, is determined before it
 is written. The agenda is updated in the same event-loop turn in which a record is appended; it is
-therefore always in step with the log, and a checkpoint can be taken at any time.
+therefore always in step with the log, and a checkpoint can be taken at any time. Messages of a
+transaction are the exception (`replay`).
 
-Messages of a transaction are the exception. They are scheduled when their commit marker is itself
-committed: if they were released earlier, a crash could undo the marker. From the marker to that
-moment the agenda is behind the log, and no checkpoint is taken.
+Messages become due in a different order than they arrived, so each is in a different batch. Reading
+and scanning that batch would cost far more than the message. The position of a record is noted when
+it is written. After a restart or a compaction it is found when the first message of its batch is
+read, and cached for the others. It takes four bytes per message, and only the newest pages are
+kept.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
-from goqueue.broker.schedules.in_flight import Flights
-from goqueue.broker.schedules.positions import Places
 from goqueue.broker.shards.transactional_batches import next_sequence, write_batch
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.schedules import (
     Agenda,
-    Bucket,
-    Checkpoint,
-    DamagedBucket,
     Intent,
-    LaneKey,
+    OriginState,
     ScheduledMessage,
-    Stretch,
+    Source,
+    TargetKey,
     end_batch,
     forget_leader_epoch_record,
     forget_origin_record,
@@ -38,42 +39,56 @@ from goqueue.delivery.schedules import (
     message_batch,
     move_record,
     no_intent_record,
+    number_key,
     origin_key,
     origin_value,
-    read_checkpoint,
-    read_key,
     read_message,
-    write_checkpoint,
 )
-from goqueue.delivery.schedules.origins import OriginState, Source
 from goqueue.loop.clock import Clock
-from goqueue.loop.promise import Promise
 from goqueue.model.batch import (
+    HEADER_BYTES,
     BatchHeader,
-    Record,
-    decode_batch,
-    decode_marker,
     encode_batch,
+    is_intact,
+    read_header,
+    unpack_payload,
+    varint,
 )
-from goqueue.model.compression import Buffer
-from goqueue.model.errors import CorruptBatch, GoQueueError, NotCoordinator
+from goqueue.model.compression import Compression
+from goqueue.model.decode_fields import read_varint
+from goqueue.model.errors import CorruptBatch, GoQueueError, NotCoordinator, RequestTimedOut
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition
-from goqueue.storage.disk import Disk
+from goqueue.storage.disk import Disk, File
+from goqueue.storage.log import Slice
+from goqueue.storage.segment import Segment
 
 # After a restart a message is found by scanning its batch, so batches are kept small.
 BATCH_RECORDS_MAX = 250
 BATCH_BYTES_MAX = 256 << 10
 ENDS_PER_BATCH_MAX = 2000
-SYNC_POLL_MS = 100
-ACTIVATE_MESSAGES_MAX = 5000  # of a committed transaction, per event-loop turn
-READ_RETRY_MS = 1000
-LOAD_STEP_BYTES = 256 << 10  # read per event-loop turn
+
+PAGE_BITS = 14
+PAGE_NUMBERS = 1 << PAGE_BITS
+PAGES_MAX = 256  # the positions of four million messages, in 16 MB
+
+_MASK = PAGE_NUMBERS - 1
+_UNKNOWN = 0  # a header comes before every record
+_POSITION_MAX = (1 << 32) - 1
+_RECORD_BYTES = 512  # read for one message; most are smaller
+_RUN_BYTES = 16 << 10  # read when requested messages are close together
+_NEAR_BYTES = 2048
+_LENGTH_BYTES_MAX = 5
+_LONG = 0x80  # flag: more bytes of the varint follow
+_BATCH_BYTES = 32 << 10
+_LOG_BYTES_MAX = 1 << 60
+_KEY_LENGTH = varint(len(number_key(0)))
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_Read = Callable[[int, int], bytes]
 
 
 class ScheduleLog:
@@ -86,141 +101,67 @@ class ScheduleLog:
         partition: Partition,
         *,
         topic_id: bytes,
-        is_replica: bool = False,
+        observer: Observer | None,
     ) -> None:
-        """With replication, the log may have changed since its checkpoint, under another leader."""
         self.partition = partition
         self.number = partition.name.partition
-        self._clock = clock
-        self._disk = disk
-        self._topic_id = topic_id
-        self._is_replica = is_replica
+        self.disk = disk
+        self.folder = f"schedules/{self.number}"
+        self.topic_id = topic_id
+        self.agenda = self.new_agenda()
         self.is_closed = False
-        self._closed: Promise[None] = Promise()
-        self._threads = 0  # that use the files now
-        self._folder = f"schedules/{self.number}"
-        self.agenda = self._new_agenda()
-        self.clean_epoch = -1  # as in the checkpoint found at this start
-        self._places = Places(partition)
-        self._checkpoint_offset = partition.start_offset
-        self._checkpoint_ms = 0
-        self._is_saving = False
-        self._is_untrusted = False
-        self._cancelling: set[int] = set()
-        self._cancels: Promise[None] = Promise()
-        self._flights = Flights(clock)
-        self._activating: deque[Stretch] = deque()
-        self._on_active: Callable[[int], None] = lambda due_ms: None
-        self.observer: Observer | None = None
+        # Called with the due time of a message that now waits, or of the earliest of several.
+        self.on_due: Callable[[int], None] = lambda due_ms: None
+        self._clock = clock
+        self._positions = PositionIndex(partition)
+        self._observer = observer
 
-    # Opening
+    def new_agenda(self) -> Agenda:
+        return Agenda(self.disk, self.folder, topic_id=self.topic_id)
 
-    def load(self) -> None:
-        """Build the agenda from the checkpoint and the records after it."""
-        for _ in self.loading():
-            pass
+    # Messages
 
-    def loading(self) -> Iterator[None]:
-        """The same in steps, which yield to the event loop in between."""
-        offset = self._restore()
-        if offset is None:
-            self.agenda.timetable.restore([], serial_next=1)
-            offset = self.partition.start_offset
-        yield from self._replay(offset, self._take_batch)
-        self._drop_decided()
+    def store(self, messages: Sequence[ScheduledMessage]) -> list[int]:
+        """Store messages in a few batches; return their numbers.
 
-    def _restore(self) -> int | None:
-        """Restore a usable checkpoint; return the offset where replay continues."""
-        checkpoint = read_checkpoint(self._disk, self._folder, topic_id=self._topic_id)
-        if checkpoint is None or not self._is_of_this_log(checkpoint):
-            return None
-        try:
-            self.agenda.restore(checkpoint)
-        except (DamagedBucket, OSError) as error:
-            _log.error(
-                "the schedules of %s are replayed from the start: %s", self.partition.name, error
-            )
-            self.agenda = self._new_agenda()
-            return None
-        self.clean_epoch = checkpoint.clean_epoch
-        self._checkpoint_offset = checkpoint.offset
-        return checkpoint.offset
-
-    def _is_of_this_log(self, checkpoint: Checkpoint) -> bool:
-        """Whether a checkpoint was taken of this log.
-
-        Two logs with a record of the same epoch at the same offset are identical up to there.
+        On an error none is scheduled, unless the error says that the outcome is unknown.
         """
-        if checkpoint.offset > self.partition.end_offset:
-            return False
-        if not self._is_replica:
-            return True
-        if checkpoint.offset < self.partition.start_offset:
-            return False
-        epoch, end_offset = self.partition.replica.epoch_end(checkpoint.leader_epoch)
-        return epoch == checkpoint.leader_epoch and checkpoint.offset <= end_offset
+        numbers: list[int] = []
+        try:
+            for some in batches_of(messages):
+                first = self.schedule(some)
+                numbers += range(first, first + len(some))
+        except GoQueueError as error:
+            self._undo(numbers, error)
+            raise
+        return numbers
 
-    def rebuild(self) -> None:
-        """Rebuild the buckets from the log, because they are damaged."""
-        self.agenda.renew_timetable()
-        for _ in self._replay(self.partition.start_offset, self._refile_batch):
-            pass
+    def _undo(self, numbers: list[int], refusal: GoQueueError) -> None:
+        try:
+            self.end(numbers, is_released=False)
+        except GoQueueError as error:
+            _log.warning(
+                "%d messages of a refused call stay scheduled in %s: %s",
+                len(numbers),
+                self.partition.name,
+                error,
+            )
+            raise unknown_outcome(refusal) from refusal
 
-    def _new_agenda(self) -> Agenda:
-        return Agenda(self._disk, self._folder, topic_id=self._topic_id)
-
-    def _take_batch(self, header: BatchHeader, batch: Buffer, first: int) -> None:
-        """Apply a batch from an offset on."""
-        if header.is_control:
-            is_commit = decode_marker(batch).is_commit
-            for stretch in self.agenda.end_transaction(header.producer_id, is_commit=is_commit):
-                self._activate(*stretch)
-            return
-        for record in decode_batch(batch):
-            if record.offset < first:
-                continue
-            if header.is_transactional:
-                message = _own_message(record)
-                if message is not None:
-                    self.agenda.note_origin(record.offset, message, record.timestamp_ms)
-                if message is not None or self.agenda.replay_source(record):
-                    self.agenda.pend(header.producer_id, record.offset, record.offset)
-            else:
-                self.agenda.replay(record)
-
-    def _refile_batch(self, header: BatchHeader, batch: Buffer, _: int) -> None:
-        for record in decode_batch(batch) if not header.is_control else ():
-            self.agenda.refile(record)
-
-    def _drop_decided(self) -> None:
-        """Drop ended transactions: compaction may have removed all of one, its marker included."""
-        for producer_id in self.agenda.pending:
-            if self.partition.transactions.get(producer_id) is None:
-                self.agenda.pending.end(producer_id)
-
-    def _replay(
-        self, offset: int, take: Callable[[BatchHeader, Buffer, int], None]
-    ) -> Iterator[None]:
-        self.agenda.timetable.advance(self._clock.wall_ms())
-        self._checkpoint_ms = self._clock.wall_ms()
-        first = offset
-        while offset < self.partition.end_offset:
-            left, end = LOAD_STEP_BYTES, self.partition.end_offset
-            try:
-                for header, batch in self.partition.log.batches(offset, until_offset=end):
-                    take(header, batch, first)
-                    offset = header.next_offset
-                    left -= header.size
-                    if left <= 0:
-                        break
-                else:
-                    offset = end  # Compaction may have removed the last batches entirely.
-            except CorruptBatch as error:
-                _log.error("%s is damaged: %s", self.partition.name, error)
-                offset = error.next_offset if error.next_offset is not None else end
-            yield
-
-    # Writing
+    def store_once(
+        self, messages: Sequence[ScheduledMessage], transaction: ProducerIdentity | None
+    ) -> list[int]:
+        """Store the messages of one producer's batch as one batch, unless already stored."""
+        first = messages[0]
+        if first.origin is not None:
+            known = self.agenda.origins.find(first.topic_id, first.partition, first.origin)
+            if known is not None:
+                return [known]
+        if transaction is not None:
+            number = self.schedule_pending(messages, transaction)
+        else:
+            number = self.schedule(messages)
+        return list(range(number, number + len(messages)))
 
     def schedule(self, messages: Sequence[ScheduledMessage]) -> int:
         """Store messages as one batch; return the number of the first. The others follow it."""
@@ -229,12 +170,13 @@ class ScheduleLog:
         state, trailer = self._origin_after(first, messages, now_ms)
         batch, starts = message_batch(first, messages, now_ms, trailer=trailer)
         self._write(batch)
-        self._places.note_written(first, len(batch), starts)
+        self._positions.note_written(first, len(batch), starts)
         self.agenda.schedule(first, messages)
         if state is not None:
             self.agenda.origins.put(state)
-        if self.observer is not None:
-            self._report(self.observer.scheduled, (first, first + len(messages)))
+        if self._observer is not None:
+            self._report(self._observer.scheduled, (first, first + len(messages)))
+        self.on_due(min([message.due_ms for message in messages]))
         return first
 
     def _origin_after(
@@ -245,7 +187,88 @@ class ScheduleLog:
         state = self.agenda.origins.after(messages[-1], number, now_ms=now_ms)
         return state, None if state is None else (origin_key(state.key), origin_value(state))
 
-    # Leaders that store delayed records here
+    def schedule_pending(
+        self, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
+    ) -> int:
+        """Store messages of a transaction, already a participant here, as one batch.
+
+        Return the number of the first; they are scheduled from the commit on.
+        """
+        self.check_open()
+        self.agenda.pending.check_room(identity.producer_id)
+        first = self.partition.end_offset
+        now_ms = self._clock.wall_ms()
+        sequence = next_sequence(self.partition, identity)
+        state, trailer = self._origin_after(first, messages, now_ms)
+        batch, starts = message_batch(
+            first,
+            messages,
+            now_ms,
+            transaction=identity,
+            base_sequence=sequence,
+            trailer=trailer,
+        )
+        last = write_batch(self.partition, memoryview(batch), now_ms=now_ms).last_offset
+        self._positions.note_written(first, len(batch), starts)
+        self.agenda.pend(identity.producer_id, first, last)
+        if state is not None:
+            self.agenda.origins.put(state)
+        return first
+
+    def activated(self, first: int, last: int, due_ms: int | None) -> None:
+        """Note that messages of a transaction wait since its commit, the earliest for `due_ms`."""
+        if self._observer is not None:
+            self._observer.scheduled(self.partition.name, (first, last + 1))
+        if due_ms is not None:
+            self.on_due(due_ms)
+
+    # Changes
+
+    def move(self, number: int, due_ms: int) -> int:
+        """Store a new due time; return the offset to wait for."""
+        offset = self._write(encode_batch([move_record(number, due_ms, self._clock.wall_ms())]))
+        self.agenda.move(number, due_ms)
+        self.on_due(due_ms)
+        return offset
+
+    def end(self, numbers: Sequence[int], *, is_released: bool) -> int:
+        """Store that messages no longer wait; return the offset to wait for."""
+        now_ms = self._clock.wall_ms()
+        moved = self.agenda.moved
+        last = -1
+        for start in range(0, len(numbers), ENDS_PER_BATCH_MAX):
+            some = numbers[start : start + ENDS_PER_BATCH_MAX]
+            last = self._write(end_batch(some, moved, now_ms, is_released=is_released))
+            self.agenda.end_many(some, is_released=is_released)
+        if self._observer is not None and numbers:
+            report = self._observer.released if is_released else self._observer.cancelled
+            self._report(report, ranges_of(sorted(numbers)))
+        return last
+
+    def _report(self, report: Callable[[TopicPartition, T], None], what: T) -> None:
+        """Call an observer when everything written so far is committed."""
+
+        def committed(error: GoQueueError | None) -> None:
+            if error is None:
+                report(self.partition.name, what)
+
+        self.partition.when_committed(self.partition.end_offset - 1, committed)
+
+    def announce(self, intent: Intent) -> int:
+        """Store what is about to be released; return the offset to wait for before the release."""
+        offset = self._write(encode_batch([intent_record(intent, self._clock.wall_ms())]))
+        self.agenda.intents[intent.target] = intent
+        return offset
+
+    def withdraw(self, target: TargetKey) -> int:
+        """Store that the newest intent for a partition is not continued; return the offset to wait
+        for.
+        """
+        offset = self._write(encode_batch([no_intent_record(target, self._clock.wall_ms())]))
+        self.agenda.intents.pop(target, None)
+        return offset
+
+    # Leaders and producers that store delayed records here
 
     def check_leader(self, source: Source, epoch: int, *, known: int) -> None:
         """Refuse a former leader, and record a new one as durably as what it stores next.
@@ -277,173 +300,6 @@ class ScheduleLog:
             for source in gone:
                 agenda.leader_epochs.remove(source)
 
-    # Transactions
-
-    def schedule_pending(
-        self, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
-    ) -> int:
-        """Store messages of a transaction, already a participant here, as one batch.
-
-        Return the number of the first; they are scheduled from the commit on.
-        """
-        self.check_open()
-        self.agenda.pending.check_room(identity.producer_id)
-        first = self.partition.end_offset
-        now_ms = self._clock.wall_ms()
-        sequence = next_sequence(self.partition, identity)
-        state, trailer = self._origin_after(first, messages, now_ms)
-        batch, starts = message_batch(
-            first,
-            messages,
-            now_ms,
-            transaction=identity,
-            base_sequence=sequence,
-            trailer=trailer,
-        )
-        last = write_batch(self.partition, memoryview(batch), now_ms=now_ms).last_offset
-        self._places.note_written(first, len(batch), starts)
-        self.agenda.pend(identity.producer_id, first, last)
-        if state is not None:
-            self.agenda.origins.put(state)
-        return first
-
-    def ended(self, producer_id: int, *, is_commit: bool, on_active: Callable[[int], None]) -> None:
-        """Apply the committed marker that ends a producer's transaction here.
-
-        `on_active` is called with due times as messages are scheduled.
-        """
-        stretches = self.agenda.end_transaction(producer_id, is_commit=is_commit)
-        if stretches:
-            self._on_active = on_active
-            self._activating.extend(stretches)
-            self._activate_some()
-
-    @property
-    def _is_behind(self) -> bool:
-        """Whether the log holds decisions that the agenda does not reflect yet."""
-        is_open = self.partition.transactions.get
-        return bool(self._activating) or any(is_open(one) is None for one in self.agenda.pending)
-
-    def _activate_some(self) -> None:
-        room = ACTIVATE_MESSAGES_MAX
-        while self._activating and room > 0:
-            first, last = self._activating.popleft()
-            until = min(last, first + room - 1)
-            try:
-                due_ms = self._activate(first, until)
-            except OSError as error:
-                _log.error("%s must be replayed: %s", self.partition.name, error)
-                self._activating.appendleft((first, last))
-                self._clock.call_later(READ_RETRY_MS, self._activate_some)
-                return
-            if until < last:
-                self._activating.appendleft((until + 1, last))
-            if self.observer is not None:
-                self.observer.scheduled(self.partition.name, (first, until + 1))
-            room -= until - first + 1
-            if due_ms is not None:
-                self._on_active(due_ms)
-        if self._activating:
-            self._clock.call_soon(self._activate_some)
-
-    def _activate(self, first: int, last: int) -> int | None:
-        """Schedule the messages in an offset range; return the earliest due time."""
-        earliest: int | None = None
-        try:
-            for _, batch in self.partition.log.batches(first, until_offset=last + 1):
-                for record in decode_batch(batch):
-                    message = _own_message(record) if first <= record.offset <= last else None
-                    if message is not None:
-                        self.agenda.activate(record.offset, [message])
-                        due_ms = message.due_ms
-                        earliest = due_ms if earliest is None else min(earliest, due_ms)
-        except CorruptBatch as error:
-            _log.error("messages of a transaction in %s are lost: %s", self.partition.name, error)
-        return earliest
-
-    # Changes
-
-    def move(self, number: int, due_ms: int) -> int:
-        """Store a new due time; return the offset to wait for."""
-        offset = self._write(encode_batch([move_record(number, due_ms, self._clock.wall_ms())]))
-        self.agenda.move(number, due_ms)
-        return offset
-
-    def end(self, numbers: Sequence[int], *, is_released: bool) -> int:
-        """Store that messages no longer wait; return the offset to wait for."""
-        now_ms = self._clock.wall_ms()
-        moved = self.agenda.moved
-        last = -1
-        for start in range(0, len(numbers), ENDS_PER_BATCH_MAX):
-            some = numbers[start : start + ENDS_PER_BATCH_MAX]
-            last = self._write(end_batch(some, moved, now_ms, is_released=is_released))
-            self.agenda.end_many(some, is_released=is_released)
-        if self.observer is not None and numbers:
-            report = self.observer.released if is_released else self.observer.cancelled
-            self._report(report, ranges_of(sorted(numbers)))
-        return last
-
-    def _report(self, report: Callable[[TopicPartition, T], None], what: T) -> None:
-        """Call an observer when everything written so far is committed."""
-
-        def committed(error: GoQueueError | None) -> None:
-            if error is None:
-                report(self.partition.name, what)
-
-        self.partition.when_committed(self.partition.end_offset - 1, committed)
-
-    def intend(self, intent: Intent) -> int:
-        """Store what is about to be released; return the offset to wait for before the release."""
-        offset = self._write(encode_batch([intent_record(intent, self._clock.wall_ms())]))
-        self.agenda.intents[intent.lane] = intent
-        return offset
-
-    def abandon(self, lane: LaneKey) -> int:
-        """Store that the newest intent for a partition is abandoned; return the offset to wait
-        for.
-        """
-        offset = self._write(encode_batch([no_intent_record(lane, self._clock.wall_ms())]))
-        self.agenda.intents.pop(lane, None)
-        return offset
-
-    def cancel(self, number: int) -> None:
-        """Begin to cancel a message that can still be changed; `cancelled` resolves when it is
-        done.
-        """
-        if not self._cancelling:
-            self._clock.call_soon(self._write_cancels)
-        self._cancelling.add(number)
-        self.agenda.hold(number)
-
-    def cancelled(self) -> Promise[None]:
-        """Resolves when all cancels of this turn, which share one batch, are stored or have
-        failed.
-        """
-        assert self._cancelling, "something is being cancelled"
-        return self._cancels
-
-    def is_being_cancelled(self, number: int) -> bool:
-        return number in self._cancelling
-
-    def flight_of(self, number: int) -> Promise[None] | None:
-        """The promise to wait for while a message is being released; None if it is not."""
-        if self.is_being_cancelled(number) or not self.agenda.is_in_flight(number):
-            return None
-        return self._flights.of(self.agenda, number)
-
-    def _write_cancels(self) -> None:
-        cancelling, self._cancelling = self._cancelling, set()
-        promise, self._cancels = self._cancels, Promise()
-        try:
-            last = self.end(sorted(cancelling), is_released=False)
-        except GoQueueError as error:
-            for number in cancelling:
-                if self.agenda.is_waiting(number):
-                    self.agenda.give_back(number, retry_ms=self._due_ms(number))
-            promise.reject(error)
-            return
-        self.partition.when_committed(last, lambda error: promise.settle(None, error))
-
     def check_open(self) -> None:
         """Refuse late calls: another node may own the log by now."""
         if self.is_closed:
@@ -458,164 +314,245 @@ class ScheduleLog:
 
     # Reading
 
-    def read(self, number: int, *, is_waiting: bool = True) -> ScheduledMessage | None:
+    def read(self, number: int, *, may_block: bool = True) -> ScheduledMessage | None:
         """A stored message, or None if it is gone; fast for ascending numbers.
 
-        Without `is_waiting`, raise `OnDisk` for a message that must be read from disk.
+        Unless it `may_block`, raise `OnDisk` for a message that must be read from disk.
         """
-        value = self._places.find(number, is_waiting=is_waiting)
+        value = self._positions.find(number, may_block=may_block)
         return None if value is None else read_message(value)
 
     def fetch(self, numbers: list[int]) -> Callable[[], None]:
         """A function that reads messages from disk; it blocks, and may run outside the event
         loop.
         """
-        return self._places.fetch(numbers)
+        return self._positions.fetch(numbers)
 
     @property
     def search_count(self) -> int:
         """The number of reads so far that had to scan a whole batch, which is slow."""
-        return self._places.search_count
+        return self._positions.search_count
 
-    def _due_ms(self, number: int) -> int:
+    def due_ms(self, number: int) -> int:
+        """The current due time of a message; now, if it is gone."""
         due_ms = self.agenda.moved.get(number)
         if due_ms is None:
             message = self.read(number)
             due_ms = message.due_ms if message is not None else self._clock.wall_ms()
         return due_ms
 
-    # Checkpoints
 
-    def is_checkpoint_due(self, *, interval_ms: int, records_max: int) -> bool:
-        news = self.partition.end_offset - self._checkpoint_offset
-        if self._is_saving or self._is_untrusted or self.partition.failure is not None or not news:
-            return False
-        if self._is_behind or self.is_closed:
-            return False
-        age_ms = self._clock.wall_ms() - self._checkpoint_ms
-        return news >= records_max or not 0 <= age_ms < interval_ms
+def unknown_outcome(error: GoQueueError) -> RequestTimedOut:
+    """The error when something was written, but may still be lost."""
+    return RequestTimedOut(f"The messages may or may not have been scheduled: {error}")
 
-    def save(self, done: Callable[[], None], *, clean_epoch: int = -1) -> None:
-        """Write a checkpoint if possible now, then call `done`."""
-        is_possible = not (self._is_saving or self._is_untrusted or self._is_behind)
-        if self.is_closed or not is_possible or self.partition.failure is not None:
-            done()
+
+def batches_of(messages: Sequence[ScheduledMessage]) -> Iterator[Sequence[ScheduledMessage]]:
+    """Split messages into runs that each make one batch."""
+    start, size = 0, 0
+    for stop, message in enumerate(messages, 1):
+        size += len(message.value or b"") + len(message.key or b"")
+        if stop - start == BATCH_RECORDS_MAX or size >= BATCH_BYTES_MAX:
+            yield messages[start:stop]
+            start, size = stop, 0
+    if start < len(messages):
+        yield messages[start:]
+
+
+# Positions
+
+
+class _Misplaced(Exception):
+    """Another record, or none, is at the expected position."""
+
+
+class OnDisk(Exception):
+    """A message is not in memory; `PositionIndex.fetch` loads it."""
+
+
+class PositionIndex:
+    """Finds the messages of one log by number; fast for ascending numbers."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._pages: dict[int, array[int]] = {}
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self.search_count = 0  # how often a whole batch had to be scanned
+        self._window: tuple[Segment | None, int, bytes] = (None, 0, b"")
+
+    def note_written(self, first: int, batch_bytes: int, starts: list[int]) -> None:
+        """Note the newest batch of the log: messages from `first` on, one at each start."""
+        position = self._partition.log.active.size - batch_bytes
+        if position + batch_bytes > _POSITION_MAX:
             return
-        offset = self.partition.end_offset
-        self._checkpoint_ms = self._clock.wall_ms()
+        positions = array("I", [position + start for start in starts])
+        done = 0
+        while done < len(positions):
+            at = (first + done) & _MASK
+            count = min(len(positions) - done, PAGE_NUMBERS - at)
+            self._page(first + done)[at : at + count] = positions[done : done + count]
+            done += count
+
+    def find(self, number: int, *, may_block: bool = True) -> bytes | None:
+        """The value of the record with this number; None if there is none.
+
+        Unless it `may_block`, raise `OnDisk` instead of reading the disk, if the position is known.
+        """
+        segment, position = self._locate(number)
         try:
-            checkpoint, dirty = self.agenda.checkpoint(
-                offset, clean_epoch=clean_epoch, leader_epoch=self.partition.epochs.latest
-            )
+            if position != _UNKNOWN:
+                try:
+                    return self._read_record(segment, position, number, may_block=may_block)
+                except (_Misplaced, IndexError, CorruptBatch):
+                    pass  # The batch has a checksum, by which the scan detects damage.
+            return self._search(number)
         except OSError as error:
-            _log.warning("schedules of %s were not saved: %s", self.partition.name, error)
-            done()
-            return
-        self._is_saving = True
-        self._save_when_synced(checkpoint, dirty, done)
+            raise self._partition.unreadable(error) from error
 
-    def _save_when_synced(
-        self, checkpoint: Checkpoint, dirty: list[Bucket], done: Callable[[], None]
-    ) -> None:
-        """Wait for the sync: a checkpoint must not include records that a power cut could undo."""
-        if self.partition.failure is not None:
-            self._saved(None, self.partition.failure, checkpoint, done)
-        elif self.is_closed:
-            self._is_saving = False
-            done()
-        elif self.partition.durability.synced_offset < checkpoint.offset:
-            self._clock.call_later(
-                SYNC_POLL_MS, partial(self._save_when_synced, checkpoint, dirty, done)
-            )
-        else:
-            self._threads += 1
-            self._clock.run_blocking(
-                partial(_save, self._disk, self._folder, checkpoint, dirty),
-                lambda result, error: self._saved_apart(result, error, checkpoint, done),
-            )
+    def fetch(self, numbers: list[int]) -> Callable[[], None]:
+        """A function that reads messages into memory; it blocks, and may run outside the event
+        loop.
+        """
+        found = [self._locate(number) for number in numbers]
+        return partial(_fetch, [(one.file, at, one.size - at) for one, at in found])
 
-    def _saved_apart(
-        self,
-        unsynced: str | None,
-        error: Exception | None,
-        checkpoint: Checkpoint,
-        done: Callable[[], None],
-    ) -> None:
-        self._threads -= 1
-        if not self.is_closed:
-            self._saved(unsynced, error, checkpoint, done)
-            return
-        done()
-        self._close_if_alone()
+    def _locate(self, number: int) -> tuple[Segment, int]:
+        """The segment that holds a record, and its position there, if known."""
+        log = self._partition.log
+        if log.segments != self._segments:
+            self._follow(log.segments)
+        page = self._pages.get(number >> PAGE_BITS)
+        position = page[number & _MASK] if page is not None else _UNKNOWN
+        return self._segments[bisect_right(self._bases, number) - 1], position
 
-    def _saved(
-        self,
-        unsynced: str | None,
-        error: Exception | None,
-        checkpoint: Checkpoint,
-        done: Callable[[], None],
-    ) -> None:
-        self._is_saving = False
-        if error is not None and not isinstance(error, (OSError, GoQueueError)):
-            raise error
-        if unsynced:
-            # The content of that file is undefined from here on. The last checkpoint stays valid,
-            # and the next start replays the log from there.
-            self._is_untrusted = True
-            _log.error("schedules are no longer saved: %s", unsynced)
-        elif error is not None:
-            _log.warning("schedules of %s were not saved: %s", self.partition.name, error)
-            self.agenda.timetable.mark_dirty()
-        else:
-            self._checkpoint_offset = checkpoint.offset
-            self._remove(self.agenda.timetable.take_dropped())
-        done()
+    def _page(self, number: int) -> array[int]:
+        page = self._pages.get(number >> PAGE_BITS)
+        if page is None:
+            page = self._pages[number >> PAGE_BITS] = array("I", bytes(4 * PAGE_NUMBERS))
+            if len(self._pages) > PAGES_MAX:
+                del self._pages[next(iter(self._pages))]
+        return page
 
-    def _remove(self, paths: list[str]) -> None:
-        def removed(_: object, error: Exception | None) -> None:
-            self._threads -= 1
-            if error is not None:
-                _log.warning("old schedule files could not be removed: %s", error)
-            self._close_if_alone()
+    def _follow(self, segments: list[Segment]) -> None:
+        """Drop the positions in segments that compaction has replaced."""
+        kept = set(segments)
+        for segment in self._segments:
+            if segment not in kept:
+                first = segment.base_offset >> PAGE_BITS
+                last = segment.end_offset >> PAGE_BITS
+                for page in [one for one in self._pages if first <= one <= last]:
+                    del self._pages[page]
+        self._window = (None, 0, b"")
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        assert all(one < other for one, other in pairwise(self._bases))
 
-        if paths:
-            self._threads += 1
-            self._clock.run_blocking(partial(_remove, self._disk, paths), removed)
+    def _read_record(
+        self, segment: Segment, position: int, number: int, *, may_block: bool
+    ) -> bytes | None:
+        read = segment.file.read if may_block else _at_once(segment.file)
+        known, start, data = self._window
+        at = position - start
+        is_near = known is segment and 0 <= at < len(data) + _NEAR_BYTES
+        if not is_near or not _holds_record(data, at):
+            # Other requested messages may be near, but this caller must not wait for them.
+            size = _RUN_BYTES if is_near and not may_block else _RECORD_BYTES
+            data = read(position, min(size, segment.size - position))
+            self._window = (segment, position, data)
+            at = 0
+        length, body = read_varint(data, at)
+        if body + length > len(data):
+            data = read(position, body + length)
+        return _value(data, body, number)
 
-    # Closing
-
-    def close(self) -> Promise[None]:
-        """Stop, because the log has another owner; resolves when no file is in use here."""
-        self.is_closed = True
-        self._flights.close()
-        self._close_if_alone()
-        return self._closed
-
-    def _close_if_alone(self) -> None:
-        if self.is_closed and not self._threads and not self._closed.is_done:
-            self.agenda.timetable.close()
-            self._closed.resolve(None)
-
-
-def _own_message(record: Record) -> ScheduledMessage | None:
-    """The message that a record schedules, which is stored under its own offset."""
-    if record.value is None or read_key(record.key) != (record.offset, False):
-        return None
-    return read_message(record.value)
-
-
-def _save(disk: Disk, folder: str, checkpoint: Checkpoint, dirty: list[Bucket]) -> str | None:
-    """Save in a thread. Return which file could not be synced; raise other errors."""
-    for bucket in dirty:
+    def _search(self, number: int) -> bytes | None:
+        """Scan the batch of a message, and note the positions of all its records."""
+        log = self._partition.log
+        part = log.read(number, bytes_max=_LOG_BYTES_MAX, until_offset=self._partition.end_offset)
+        if part is None:
+            return None
+        self.search_count += 1
+        header, data = _read_batch(part)
+        payload = bytes(unpack_payload(data, header))
+        position = part.position + HEADER_BYTES
+        is_kept = header.codec is Compression.NONE and part.position + header.size <= _POSITION_MAX
+        found = None
         try:
-            bucket.sync()
-        except OSError as error:
-            return f"{bucket.path} could not be synced: {error}"
-    write_checkpoint(disk, folder, checkpoint)
-    return None
+            for delta, start, body in _records(payload, header.record_count):
+                here = header.base_offset + delta
+                if is_kept:
+                    self._page(here)[here & _MASK] = position + start
+                if here == number:
+                    found = body
+            return None if found is None else _value(payload, found, number)
+        except (_Misplaced, IndexError) as error:
+            raise CorruptBatch(f"The record {number} is not a scheduled message.") from error
 
 
-def _remove(disk: Disk, paths: list[str]) -> None:
-    for path in paths:
-        if disk.exists(path):
-            disk.remove(path)
+def _at_once(file: File) -> _Read:
+    def read(position: int, length: int) -> bytes:
+        data = file.read_at_once(position, length)
+        if data is None:
+            raise OnDisk
+        return data
+
+    return read
+
+
+def _fetch(records: list[tuple[File, int, int]]) -> None:
+    """Read the records at these positions into the page cache, each up to a given size."""
+    for file, position, bytes_max in records:
+        file.pin()
+        try:
+            data = file.read(position, min(_RECORD_BYTES, bytes_max))
+            length, body = read_varint(data, 0)
+            if body + length > len(data):
+                file.read(position, min(body + length, bytes_max))
+        except (IndexError, CorruptBatch):
+            pass  # The next reader of this position reports the error.
+        finally:
+            file.unpin()
+
+
+def _read_batch(part: Slice) -> tuple[BatchHeader, bytes]:
+    """The first batch of a slice; raise `CorruptBatch` if it is damaged."""
+    data = part.segment.file.read(part.position, _BATCH_BYTES)
+    header = read_header(data)
+    if header.size > len(data):
+        data = part.segment.file.read(part.position, header.size)
+    if not part.is_trusted and not is_intact(memoryview(data), header):
+        part._replace(length=header.size).read()  # It raises the specific error.
+    return header, data
+
+
+def _records(payload: bytes, count: int) -> Iterator[tuple[int, int, int]]:
+    """For each record: its offset in the batch, its start, and the start of its fields."""
+    start = 0
+    for _ in range(count):
+        length, body = read_varint(payload, start)
+        if length <= 0 or body + length > len(payload):
+            raise CorruptBatch("A record claims more bytes than its batch has.")
+        at = body + 2 if payload[body + 1] < _LONG else read_varint(payload, body + 1)[1]
+        yield read_varint(payload, at)[0], start, body
+        start = body + length
+
+
+def _holds_record(data: bytes, at: int) -> bool:
+    """Whether the record that begins at a position is complete."""
+    if at + _LENGTH_BYTES_MAX > len(data):
+        return False
+    length, body = read_varint(data, at)
+    return body + length <= len(data)
+
+
+def _value(data: bytes, body: int, number: int) -> bytes | None:
+    """The value of the record whose fields begin at `body`, if it has that number."""
+    # Most have the timestamp of their batch and are near its start: one-byte varints.
+    at = body + 2 if data[body + 1] < _LONG else read_varint(data, body + 1)[1]
+    at = at + 1 if data[at] < _LONG else read_varint(data, at)[1]
+    key = _KEY_LENGTH + number_key(number)
+    if data[at : at + len(key)] != key:
+        raise _Misplaced
+    length, at = read_varint(data, at + len(key))
+    return data[at : at + length] if length >= 0 else None

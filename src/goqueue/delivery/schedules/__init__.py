@@ -6,39 +6,40 @@ number of messages. It writes no log and releases nothing: `broker` does, and re
 """
 
 from goqueue.delivery.schedules.agenda import Agenda, Entry
-from goqueue.delivery.schedules.batches import end_batch, message_batch, released_records
-from goqueue.delivery.schedules.buckets import Bucket, DamagedBucket
 from goqueue.delivery.schedules.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from goqueue.delivery.schedules.ids import ScheduleIds
-from goqueue.delivery.schedules.intents import (
-    Intent,
-    LaneKey,
-    intent_record,
-    no_intent_record,
-)
-from goqueue.delivery.schedules.lateness import Lateness
-from goqueue.delivery.schedules.origins import (
+from goqueue.delivery.schedules.records import (
     NO_EPOCH,
+    PARTITION_OPEN,
+    NumberRange,
+    Origin,
+    OriginState,
+    ScheduledMessage,
+    Source,
+    end_batch,
+    end_move_record,
+    end_record,
     forget_leader_epoch_record,
     forget_origin_record,
     leader_epoch_record,
-    origin_key,
-    origin_value,
-)
-from goqueue.delivery.schedules.payload import (
-    PARTITION_OPEN,
-    Origin,
-    ScheduledMessage,
-    end_move_record,
-    end_record,
+    message_batch,
     message_record,
     move_record,
     number_key,
+    origin_key,
+    origin_value,
     read_key,
     read_message,
 )
-from goqueue.delivery.schedules.pending import Stretch
-from goqueue.delivery.schedules.timetable import NEVER_MS
+from goqueue.delivery.schedules.releases import (
+    Intent,
+    Lateness,
+    ScheduleIds,
+    TargetKey,
+    intent_record,
+    no_intent_record,
+    released_records,
+)
+from goqueue.delivery.schedules.timetable import NEVER_MS, Bucket, DamagedBucket
 
 __all__ = [
     "NEVER_MS",
@@ -50,12 +51,14 @@ __all__ = [
     "DamagedBucket",
     "Entry",
     "Intent",
-    "LaneKey",
     "Lateness",
+    "NumberRange",
     "Origin",
+    "OriginState",
     "ScheduleIds",
     "ScheduledMessage",
-    "Stretch",
+    "Source",
+    "TargetKey",
     "end_batch",
     "end_move_record",
     "end_record",

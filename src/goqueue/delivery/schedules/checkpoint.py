@@ -12,20 +12,23 @@ import sys
 
 import msgspec
 
-from goqueue.delivery.schedules.buckets import BucketState
-from goqueue.delivery.schedules.intents import Intent
-from goqueue.delivery.schedules.origins import OriginState
-from goqueue.delivery.schedules.pending import PendingState
-from goqueue.delivery.schedules.waiting import PAGE_NUMBERS, WaitingState
+from goqueue.delivery.schedules.records import OriginState, PendingState
+from goqueue.delivery.schedules.releases import Intent
+from goqueue.delivery.schedules.timetable import BucketState
 from goqueue.model.compression import Compression, compress, decompress
 from goqueue.model.errors import CorruptBatch
 from goqueue.storage.disk import Disk
 from goqueue.storage.framed import read_framed, write_framed
 
+PAGE_BITS = 16
+PAGE_NUMBERS = 1 << PAGE_BITS  # in one page of the table of waiting messages
+
 _FILE = "checkpoint"
 _MAGIC = b"GQSC"
 _VERSION = 2
 _PAGE_BYTES_MAX = 4 * PAGE_NUMBERS
+
+WaitingState = list[tuple[int, bytes, bytes]]  # page, positions (none if dense), topics
 
 
 class Target(msgspec.Struct, array_like=True):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.schedules import positions as schedule_places
-from goqueue.broker.schedules.log import BATCH_RECORDS_MAX
-from goqueue.broker.schedules.positions import PAGE_NUMBERS, OnDisk, Places
+from goqueue.broker.schedules import log as schedule_log
+from goqueue.broker.schedules.log import (
+    BATCH_RECORDS_MAX,
+    PAGE_NUMBERS,
+    OnDisk,
+    PositionIndex,
+)
 from goqueue.broker.schedules.schedules import Delayed
 from goqueue.delivery.schedules import number_key, read_message
 from goqueue.model.batch import Record
@@ -65,13 +69,13 @@ def test_messages_are_found_in_any_order(simulated: SimulatedPartition) -> None:
 
 def test_one_who_has_not_seen_them_written_finds_the_same(simulated: SimulatedPartition) -> None:
     simulated.store(*VALUES)
-    places = Places(simulated.partition)
-    for _ in range(2):  # The second time their places are known.
+    positions = PositionIndex(simulated.partition)
+    for _ in range(2):  # The second time their positions are known.
         for number in reversed(range(len(VALUES))):
-            value = places.find(number)
+            value = positions.find(number)
             assert value is not None
             assert read_message(value).value == VALUES[number]
-    assert places.find(len(VALUES)) is None
+    assert positions.find(len(VALUES)) is None
 
 
 def test_a_place_is_known_with_one_read_of_its_batch(
@@ -79,13 +83,15 @@ def test_a_place_is_known_with_one_read_of_its_batch(
 ) -> None:
     simulated.store(*[b"%d" % one for one in range(BATCH_RECORDS_MAX)])
     searches = []
-    search = Places._search
+    search = PositionIndex._search
     monkeypatch.setattr(
-        Places, "_search", lambda self, number: searches.append(number) or search(self, number)
+        PositionIndex,
+        "_search",
+        lambda self, number: searches.append(number) or search(self, number),
     )
-    places = Places(simulated.partition)
+    positions = PositionIndex(simulated.partition)
     for number in (40, 7, 63, 0):
-        places.find(number)
+        positions.find(number)
     assert searches == [40]
 
 
@@ -93,16 +99,16 @@ def test_who_does_not_wait_for_the_disk_is_told_what_to_fetch(
     simulated: SimulatedPartition,
 ) -> None:
     simulated.store(*VALUES)
-    places = Places(simulated.partition)
-    places.find(0)  # This makes the places of its whole batch known.
+    positions = PositionIndex(simulated.partition)
+    positions.find(0)  # This makes the positions of its whole batch known.
     simulated.disk.cold_chance = 1.0
     for number in (0, 4, 2):
         with pytest.raises(OnDisk):
-            places.find(number, is_waiting=False)
-    places.fetch([0, 2, 4])()
+            positions.find(number, may_block=False)
+    positions.fetch([0, 2, 4])()
     simulated.disk.cold_chance = 0.0
     for number in (0, 4, 2):
-        value = places.find(number, is_waiting=False)
+        value = positions.find(number, may_block=False)
         assert value is not None
         assert read_message(value).value == VALUES[number]
 
@@ -113,21 +119,21 @@ def test_messages_that_have_left_memory_are_released_without_a_wait_for_the_disk
     values = [b"%d" % one for one in range(300)]
     simulated.store(*values)
     cold = simulated.partition.log.active.size
-    memory: set[int] = set()  # places from which a thread has read
-    fetch, read = schedule_places._fetch, SimulatedFile.read
+    memory: set[int] = set()  # positions from which a thread has read
+    fetch, read = schedule_log._fetch, SimulatedFile.read
 
-    def fetch_for_good(places: list[tuple[File, int, int]]) -> None:
-        memory.update(position for _, position, _ in places)
+    def fetch_for_good(records: list[tuple[File, int, int]]) -> None:
+        memory.update(position for _, position, _ in records)
         with monkeypatch.context() as thread:
             thread.setattr(SimulatedFile, "read", read)
-            fetch(places)
+            fetch(records)
 
     def read_warm(file: SimulatedFile, position: int, length: int) -> bytes:
         if file is simulated.partition.log.active.file:
             assert position in memory or position >= cold, "the event loop waits for the disk"
         return read(file, position, length)
 
-    monkeypatch.setattr(schedule_places, "_fetch", fetch_for_good)
+    monkeypatch.setattr(schedule_log, "_fetch", fetch_for_good)
     monkeypatch.setattr(SimulatedFile, "read", read_warm)
     simulated.disk.cold_chance = 1.0
     simulated.run_for(DAY_MS + 1_000)
@@ -135,7 +141,7 @@ def test_messages_that_have_left_memory_are_released_without_a_wait_for_the_disk
     assert sorted(record.value or b"" for record in simulated.consume("orders")) == sorted(values)
 
 
-def test_places_are_not_believed_after_compaction(simulated: SimulatedPartition) -> None:
+def test_positions_are_not_believed_after_compaction(simulated: SimulatedPartition) -> None:
     ids = simulated.store(*VALUES)
     assert simulated.found(ids) == VALUES
     kept = ids[1::5]
@@ -166,15 +172,15 @@ def test_a_damaged_message_is_reported_and_the_others_are_found(
     assert simulated.broker.schedules.get(ids[-1]).value == b"%d" % (len(ids) - 1)
 
 
-def test_only_so_many_places_are_kept(
+def test_only_so_many_positions_are_kept(
     simulated: SimulatedPartition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule_places, "PAGES_MAX", 2)
+    monkeypatch.setattr(schedule_log, "PAGES_MAX", 2)
     simulated.store(b"first")
-    places = Places(simulated.partition)
+    positions = PositionIndex(simulated.partition)
     for page in range(5):
-        places._page(page * PAGE_NUMBERS)
-    assert list(places._pages) == [3, 4]
-    value = places.find(0)
+        positions._page(page * PAGE_NUMBERS)
+    assert list(positions._pages) == [3, 4]
+    value = positions.find(0)
     assert value is not None
     assert read_message(value).value == b"first"

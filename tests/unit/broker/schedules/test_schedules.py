@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.schedules.in_flight import FLIGHT_MS_MAX
+from goqueue.broker.schedules.changes import FLIGHT_MS_MAX
+from goqueue.broker.schedules.courier import Courier
 from goqueue.broker.schedules.listing import LIST_MAX
 from goqueue.broker.schedules.log import ScheduleLog
-from goqueue.broker.schedules.release import SEARCHES_MAX, TURN_PAUSE_MS, Releaser
+from goqueue.broker.schedules.release import RUN_PAUSE_MS, SEARCHES_MAX, Releaser
 from goqueue.broker.schedules.schedules import Delayed
 from goqueue.delivery.schedules import Agenda
 from goqueue.loop.promise import Promise
@@ -434,7 +435,7 @@ class IdempotentDesk(Desk):
 
     def states(self) -> int:
         """How many producers are remembered where delayed records wait."""
-        return sum(len(log.agenda.origins) for log in self.broker.schedules._logs_here())
+        return sum(len(one.log.agenda.origins) for one in self.broker.schedules.shards)
 
 
 def _lose_the_topic(desk: Desk) -> None:
@@ -501,8 +502,8 @@ def test_a_log_of_schedules_that_fails_lets_no_later_batch_pass() -> None:
     desk = IdempotentDesk(schedules__partitions="1")
     desk.create("orders")
     desk.wait(desk.send(b"d0", sequence=0))
-    (log,) = desk.broker.schedules._logs_here()
-    log.partition.fail(OSError(5, "broken"))
+    (shard,) = desk.broker.schedules.shards
+    shard.log.partition.fail(OSError(5, "broken"))
     for sequence, delay_ms in ((1, 50), (2, 0), (3, 50)):
         with pytest.raises(GoQueueError):
             desk.wait(desk.send(b"v%d" % sequence, sequence=sequence, delay_ms=delay_ms))
@@ -518,8 +519,8 @@ def test_what_is_due_close_together_shares_its_syncs(desk: Desk) -> None:
     assert desk.values("orders") == [b"%d" % one for one in range(1_000, 1_400)]
     assert desk.broker.schedules.stats().released == 400
     # One for each pause of 5 ms carries new messages and the ends of those before them.
-    assert desk.broker.flusher.rounds - before < 400 / TURN_PAUSE_MS * 1.5
-    assert desk.broker.schedules.stats().late_ms_max <= TURN_PAUSE_MS + SYNC_MS_MAX
+    assert desk.broker.flusher.rounds - before < 400 / RUN_PAUSE_MS * 1.5
+    assert desk.broker.schedules.stats().late_ms_max <= RUN_PAUSE_MS + SYNC_MS_MAX
 
 
 def test_many_that_are_due_at_once_are_released_without_a_pause(desk: Desk) -> None:
@@ -560,7 +561,7 @@ def test_who_wants_to_change_a_message_in_flight_waits_until_its_release_is_sure
     schedules = desk.broker.schedules
     (schedule_id,) = desk.later(100)
     told: list[tuple[Exception | None, list[bytes | None]]] = []
-    (log,) = [one for one in schedules._logs_here() if one.agenda.count()]
+    (log,) = [one.log for one in schedules.shards if one.log.agenda.count()]
     while not log.agenda.is_in_flight(0):
         desk.run_for(1)
     assert desk.values("orders") == []
@@ -577,7 +578,7 @@ def test_a_release_that_takes_long_is_neither_confirmed_nor_cancelled(
 ) -> None:
     first, second = desk.later(100, 60_000)
     with monkeypatch.context() as patch:
-        patch.setattr(Releaser, "_finish_soon", lambda *_: None)
+        patch.setattr(Courier, "_note_soon", lambda *_: None)
         desk.run_for(500)
         outcomes = desk.broker.schedules.cancel_many([first, second])
         desk.run_for(FLIGHT_MS_MAX - 100)
@@ -592,12 +593,12 @@ def test_a_message_whose_release_was_refused_is_cancelled_for_whoever_waited(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (schedule_id,) = desk.later(100)
-    monkeypatch.setattr(Releaser, "_send", lambda *_: None)
+    monkeypatch.setattr(Courier, "_send", lambda *_: None)
     desk.run_for(500)
     cancel = desk.broker.schedules.cancel(schedule_id)
     desk.run_for(100)
     assert not cancel.is_done
-    (log,) = [one for one in desk.broker.schedules._logs_here() if one.agenda.count()]
+    (log,) = [one.log for one in desk.broker.schedules.shards if one.log.agenda.count()]
     log.agenda.give_back(0, retry_ms=desk.now_ms + 60_000)
     desk.wait(cancel)
     assert desk.broker.schedules.stats().cancelled == 1
@@ -607,11 +608,11 @@ def test_nobody_waits_for_a_release_by_a_node_that_has_lost_the_log(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (schedule_id,) = desk.later(100)
-    monkeypatch.setattr(Releaser, "_send", lambda *_: None)
+    monkeypatch.setattr(Courier, "_send", lambda *_: None)
     desk.run_for(500)
     cancel = desk.broker.schedules.cancel(schedule_id)
-    (log,) = [one for one in desk.broker.schedules._logs_here() if one.agenda.count()]
-    log.close()
+    (shard,) = [one for one in desk.broker.schedules.shards if one.log.agenda.count()]
+    shard.changes.close()
     desk.run_for(FLIGHT_MS_MAX // 10)
     assert cancel.is_done
     with pytest.raises(RequestTimedOut):

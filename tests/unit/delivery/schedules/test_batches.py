@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from goqueue.delivery.schedules.batches import end_batch, message_batch, released_records
-from goqueue.delivery.schedules.ids import ScheduleIds
-from goqueue.delivery.schedules.payload import (
+from goqueue.delivery.schedules.records import (
     ScheduledMessage,
+    end_batch,
     end_move_record,
     end_record,
+    message_batch,
     message_record,
     number_key,
 )
+from goqueue.delivery.schedules.releases import ScheduleIds, released_records
 from goqueue.model.attributes import SCHEDULE_ID_HEADER
 from goqueue.model.batch import Record, encode_batch, encode_records
 from goqueue.model.decode_reference import read_varint
-from tests.unit.delivery.schedules.test_payload import MESSAGES
+from tests.unit.delivery.schedules.test_records import MESSAGES
 
 NOW_MS = 1_700_000_000_000
 IDS = ScheduleIds(b"t" * 16)

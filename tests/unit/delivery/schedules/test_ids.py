@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from goqueue.delivery.schedules.ids import ID_CHARACTERS, NUMBER_MAX, ScheduleIds
+from goqueue.delivery.schedules.releases import ID_CHARACTERS, NUMBER_MAX, ScheduleIds
 from goqueue.model.errors import UnknownSchedule
 
 IDS = ScheduleIds(b"t" * 16)

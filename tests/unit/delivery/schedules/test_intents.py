@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from goqueue.delivery.schedules import Agenda, Intent, intent_record, no_intent_record
-from goqueue.delivery.schedules.intents import read_intent, read_lane
-from goqueue.delivery.schedules.payload import number_key
+from goqueue.delivery.schedules.records import number_key
+from goqueue.delivery.schedules.releases import read_intent, read_target
 from goqueue.model.errors import CorruptBatch
 from tests.simulation.disk import SimulatedDisk
 
@@ -20,7 +20,7 @@ def some_intent(*numbers: int, sequence: int = 0) -> Intent:
 def test_a_record_says_what_the_intent_said() -> None:
     intent = Intent(TOPIC_ID, 3, 70, 2, 5, [8, 9], ["", "topic_deleted"])
     record = intent_record(intent, 1)
-    assert read_lane(record.key) == (TOPIC_ID, 3)
+    assert read_target(record.key) == (TOPIC_ID, 3)
     assert read_intent(record.value or b"") == intent
     assert [intent.reason(index) for index in range(2)] == ["", "topic_deleted"]
     assert some_intent(1).reason(0) == ""
@@ -28,7 +28,7 @@ def test_a_record_says_what_the_intent_said() -> None:
 
 def test_keys_of_messages_are_no_keys_of_intents() -> None:
     for key in (None, b"", number_key(7), number_key(7) + b"r", b"x" * 24):
-        assert read_lane(key) is None
+        assert read_target(key) is None
 
 
 @pytest.mark.parametrize("value", [b"", b"\x02\x90", b"\x01\xff", b"\x01"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from goqueue.delivery.schedules.lateness import Lateness
+from goqueue.delivery.schedules.releases import Lateness
 
 
 @given(

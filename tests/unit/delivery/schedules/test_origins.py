@@ -11,13 +11,14 @@ from goqueue.delivery.schedules import (
     origin_key,
     origin_value,
 )
-from goqueue.delivery.schedules.origins import (
+from goqueue.delivery.schedules.records import (
     BATCHES_REMEMBERED,
     LeaderEpochs,
+    Origin,
     Origins,
+    ScheduledMessage,
     replay_source,
 )
-from goqueue.delivery.schedules.payload import Origin, ScheduledMessage
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     CorruptBatch,

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from goqueue.delivery.schedules.buckets import LEVELS, DamagedBucket
-from goqueue.delivery.schedules.timetable import NEVER_MS, Timetable
+from goqueue.delivery.schedules.timetable import LEVELS, NEVER_MS, DamagedBucket, Timetable
 from tests.simulation.disk import SimulatedDisk
 
 START_MS = 1_700_000_000_000

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from goqueue.delivery.schedules.waiting import (
+from goqueue.delivery.schedules.agenda import (
     DENSE_MIN,
     PAGE_NUMBERS,
     RELEASED_PAGES_MAX,

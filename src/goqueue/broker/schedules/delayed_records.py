@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from goqueue.broker.schedules.log import BATCH_BYTES_MAX, BATCH_RECORDS_MAX
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery.schedules import PARTITION_OPEN, Origin, ScheduledMessage
 from goqueue.model.attributes import (
@@ -63,18 +62,6 @@ def to_messages(
 
 def _delivered(headers: tuple[Header, ...]) -> tuple[Header, ...]:
     return tuple([header for header in headers if header[0] not in _OWN_HEADERS])
-
-
-def pieces(messages: Sequence[ScheduledMessage]) -> Iterator[Sequence[ScheduledMessage]]:
-    """Split messages into runs that each make one batch."""
-    start, size = 0, 0
-    for stop, message in enumerate(messages, 1):
-        size += len(message.value or b"") + len(message.key or b"")
-        if stop - start == BATCH_RECORDS_MAX or size >= BATCH_BYTES_MAX:
-            yield messages[start:stop]
-            start, size = stop, 0
-    if start < len(messages):
-        yield messages[start:]
 
 
 def _too_large(topic: Topic, size: int) -> RecordTooLarge:

@@ -1,17 +1,18 @@
-"""Messages in flight from the schedule logs to one partition of their topic."""
+"""The partitions that messages are released to: their queues, and the batches for them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from goqueue.broker.schedules.log import ScheduleLog
-from goqueue.broker.topics.topics import Topic
+from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import (
-    LaneKey,
+    Intent,
     ScheduledMessage,
     ScheduleIds,
+    TargetKey,
     released_records,
 )
 from goqueue.model.batch import Header, build_batch
@@ -20,6 +21,8 @@ from goqueue.model.dead_letters import UNKNOWN, Origin, write_origin
 from goqueue.model.names import ProducerIdentity
 from goqueue.partition import Partition
 
+MESSAGES_MAX = 10_000  # queued and in flight at once, over all topics
+BYTES_MAX = 32 << 20
 BATCH_RECORDS_MAX = 500  # so that one batch does not delay others for long
 BATCH_BYTES_MAX = 512 << 10
 RECORD_BYTES = 64  # overhead of a record, including the schedule id
@@ -36,15 +39,15 @@ class Release(NamedTuple):
     reason: str = ""  # why it is dead-lettered instead
 
 
-class Lane:
-    """The releases for one partition: one batch in flight, the rest queued."""
+class TargetQueue:
+    """The releases for one partition of a topic: one batch in flight, the rest queued."""
 
     __slots__ = ("epoch", "is_busy", "key", "partition", "sequence", "topic", "waiting")
 
     def __init__(self, topic: Topic, partition: Partition) -> None:
         self.topic = topic
         self.partition = partition
-        self.key: LaneKey = (topic.id, partition.name.partition)
+        self.key: TargetKey = (topic.id, partition.name.partition)
         self.epoch = -1  # of the producer, to which the sequence numbers belong
         self.waiting: deque[Release] = deque()
         self.is_busy = False
@@ -66,6 +69,78 @@ class Lane:
         return batch, early
 
 
+class TargetQueues:
+    """The queues of all targets, and how much is queued or in flight in all of them."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self._topics = topics
+        self._queues: dict[TargetKey, TargetQueue] = {}
+
+    def __iter__(self) -> Iterator[TargetQueue]:
+        return iter(list(self._queues.values()))
+
+    @property
+    def has_room(self) -> bool:
+        return self.messages < MESSAGES_MAX and self.bytes < BYTES_MAX
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch is in flight."""
+        return any(queue.is_busy for queue in self._queues.values())
+
+    def enqueue(self, topic: Topic, number: int, release: Release) -> None:
+        """Queue a message for a partition."""
+        self.find(topic, number).waiting.append(release)
+        self.messages += 1
+        self.bytes += release.size
+
+    def find(self, topic: Topic, number: int) -> TargetQueue:
+        """The queue of a partition, as this node has that now."""
+        queue = self._queues.get((topic.id, number))
+        if queue is None:
+            queue = self._queues[topic.id, number] = TargetQueue(topic, topic.partitions[number])
+        # The replica of this node may have come or gone since the last time.
+        queue.topic, queue.partition = topic, topic.partitions[number]
+        return queue
+
+    def is_gone(self, queue: TargetQueue) -> bool:
+        return self._topics.find_by_id(queue.topic.id) is None
+
+    def remove(self, queue: TargetQueue) -> None:
+        self._queues.pop(queue.key, None)
+
+    def enter(self, releases: Iterable[Release]) -> None:
+        """Count messages that are sent without having been queued."""
+        for release in releases:
+            self.messages += 1
+            self.bytes += release.size
+
+    def leave(self, releases: Iterable[Release]) -> None:
+        """Count messages as no longer queued or in flight."""
+        for release in releases:
+            self.messages -= 1
+            self.bytes -= release.size
+
+    def give_back(self, queue: TargetQueue, *, retry_ms: int | None = None) -> None:
+        """Return what is queued to the agendas: due as before, or at `retry_ms`."""
+        self.leave(queue.waiting)
+        for release in queue.waiting:
+            release.log.agenda.give_back(release.number, retry_ms=retry_ms)
+        queue.waiting.clear()
+
+
+class Transfer(NamedTuple):
+    """One batch on its way to its target. With an `intent`, it was announced."""
+
+    queue: TargetQueue
+    batch: list[Release]
+    producer: ProducerIdentity
+    base_sequence: int
+    intent: Intent | None = None
+
+
 def message_size(message: ScheduledMessage) -> int:
     """The approximate size of a message in a batch, in bytes."""
     size = RECORD_BYTES
@@ -78,17 +153,10 @@ def message_size(message: ScheduledMessage) -> int:
     return size
 
 
-def release_batch(
-    lane: Lane,
-    releases: Sequence[Release],
-    ids: ScheduleIds,
-    producer: ProducerIdentity,
-    *,
-    base_sequence: int,
-    now_ms: int,
-) -> bytearray:
+def release_batch(transfer: Transfer, ids: ScheduleIds, *, now_ms: int) -> bytearray:
     """Encode messages as a batch of the broker's producer, each with its schedule id."""
-    codec = lane.partition.settings.compression or Compression.NONE
+    codec = transfer.queue.partition.settings.compression or Compression.NONE
+    releases, producer = transfer.batch, transfer.producer
     records = released_records(
         [
             (one.message.key, one.message.value, _headers(one, now_ms))
@@ -106,7 +174,7 @@ def release_batch(
         max_timestamp=now_ms,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        base_sequence=base_sequence,
+        base_sequence=transfer.base_sequence,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from goqueue.delivery.schedules.payload import (
+from goqueue.delivery.schedules.records import (
     Origin,
     ScheduledMessage,
     end_move_record,
