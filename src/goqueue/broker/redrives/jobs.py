@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -222,14 +222,22 @@ class Redrives:
         if job is None or job.topic != topic:
             raise UnknownRedrive(topic, job_id)
         if job.state == state:
-            return _then(self._save(job), job)
+            return promised(self._changed(self._save(job), job))
         if job.is_ended:
             raise RedriveEnded(job_id, job.state)
         changed = msgspec.structs.replace(job)
         changed.change(state, now_ms=self._clock.wall_ms(), what=state)
         saved = self._save(changed)
         job.change(state, now_ms=self._clock.wall_ms(), what=state)
-        return _then(saved, job)
+        return promised(self._changed(saved, job))
+
+    async def _changed(self, saved: Promise[None], job: Redrive) -> Redrive:
+        try:
+            await saved
+        except GoQueueError:
+            self._reload_later(job)
+            raise
+        return job
 
     async def _new_job(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
@@ -265,10 +273,12 @@ class Redrives:
 
         def save(_: None, error: Exception | None) -> None:
             # Versions that follow a refused one would be refused too.
-            if error is not None:
-                saved.reject(error)
-            else:
+            try:
+                if error is not None:
+                    raise error
                 self._topics.facts.record_job(fact).then(saved.settle)
+            except GoQueueError as refused:
+                saved.reject(refused)
 
         if before is None:
             save(None, None)
@@ -310,17 +320,15 @@ class Redrives:
         if error is None:
             return
         _log.error("redrive %s of %s: %s", job.id, job.dead_letter_topic, error)
+        self._reload_later(job)
+
+    def _reload_later(self, job: Redrive) -> None:
+        """Continue with a job as last committed, after its state could not be saved."""
+        tenure = self._tenure
 
         def again() -> None:
-            # Continue with the job as last committed.
             known = [one for one in self._topics.facts.jobs(JOB_KIND) if one.id == job.id]
             if tenure == self._tenure and known and job.id not in self._working:
                 self._work(self._load(known[0]))
 
         self._clock.call_later(RETRY_MS, again)
-
-
-def _then(promise: Promise[Any], job: Redrive) -> Promise[Redrive]:
-    result: Promise[Redrive] = Promise()
-    promise.then(lambda _, error: result.settle(None if error else job, error))
-    return result

@@ -10,7 +10,13 @@ from goqueue.delivery.redrive import LetterFilter, Redrive, RedriveOrder
 from goqueue.loop.promise import promised
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import read_origin
-from goqueue.model.errors import RedriveActive, RedriveEnded, UnknownRedrive, UnknownTopic
+from goqueue.model.errors import (
+    GoQueueError,
+    RedriveActive,
+    RedriveEnded,
+    UnknownRedrive,
+    UnknownTopic,
+)
 from tests.unit.broker.node import Node
 
 TOPIC = "orders"
@@ -230,6 +236,32 @@ def test_a_job_goes_on_after_a_restart_and_a_paused_one_waits(morgue: Morgue) ->
     job = morgue.finish(job)
     assert (job.state, job.moved) == ("done", 100)
     assert sorted(morgue.live()[100:]) == sorted(morgue.live()[:100])
+
+
+def test_a_change_that_cannot_be_stored_is_refused_and_the_job_goes_on(morgue: Morgue) -> None:
+    job = morgue.redrive(RedriveOrder(rate_per_s=1))
+    morgue.disk.fill_after(0)
+    with pytest.raises(GoQueueError, match=r"room|full"):
+        morgue.wait(morgue.broker.redrives.pause(TOPIC, job.id))
+    morgue.disk.make_room()
+    assert morgue.finish(job).moved == 3
+    assert morgue.live() == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_a_change_of_a_paused_job_can_be_repeated_after_it_could_not_be_stored(
+    morgue: Morgue,
+) -> None:
+    job = morgue.redrive(RedriveOrder(rate_per_s=1))
+    morgue.wait(morgue.broker.redrives.pause(TOPIC, job.id))
+    morgue.run_for(2_000)
+    morgue.disk.fill_after(0)
+    with pytest.raises(GoQueueError, match=r"room|full"):
+        morgue.wait(morgue.broker.redrives.cancel(TOPIC, job.id))
+    morgue.disk.make_room()
+    morgue.run_for(RETRY_MS + 100)
+    assert morgue.broker.redrives.get(TOPIC, job.id).state == "paused"
+    morgue.wait(morgue.broker.redrives.resume(TOPIC, job.id))
+    assert morgue.finish(job).moved == 3
 
 
 def test_a_full_disk_only_makes_a_job_wait(morgue: Morgue) -> None:
