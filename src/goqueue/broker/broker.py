@@ -377,15 +377,11 @@ class Broker:
         self.dynamic_settings.open()
         leadership = self._follow_leadership()
         self.queues.open()
-        self.schedules.open()
         self.schemas.open()
         leadership.open()
         self.transactions.open()
         if self.cluster is not None:
             self._join(self.cluster)
-        else:
-            self.redrives.open()
-            self.named_queue_moves.resume()
         self.upkeep.start()
         self.compactor.start()
 
@@ -395,14 +391,13 @@ class Broker:
         groups, transactions = self.groups.shards, self.transactions.shards
         leadership.register(OFFSETS_TOPIC, lead=groups.lead, resign=groups.resign)
         leadership.register(OFFSETS_TOPIC, resign=self.stream_polling.resign)
-        if self.cluster is not None:
-            queues, redrives, schedules = self.queues, self.redrives, self.schedules
-            leadership.register(DELIVERY_TOPIC, lead=queues.lead, resign=queues.resign)
-            forget, resume = self._queue_sender.forget, self.named_queue_moves.resume
-            leadership.register(DELIVERY_TOPIC, lead=forget, resign=forget)
-            leadership.register(DELIVERY_TOPIC, lead=redrives.lead, resign=redrives.resign)
-            leadership.register(DELIVERY_TOPIC, lead=resume, resign=resume)
-            leadership.register(SCHEDULED_TOPIC, lead=schedules.lead, resign=schedules.resign)
+        queues, redrives, schedules = self.queues, self.redrives, self.schedules.shards
+        leadership.register(DELIVERY_TOPIC, lead=queues.lead, resign=queues.resign)
+        forget, resume = self._queue_sender.forget, self.named_queue_moves.resume
+        leadership.register(DELIVERY_TOPIC, lead=forget, resign=forget)
+        leadership.register(DELIVERY_TOPIC, lead=redrives.lead, resign=redrives.resign)
+        leadership.register(DELIVERY_TOPIC, lead=resume, resign=resume)
+        leadership.register(SCHEDULED_TOPIC, lead=schedules.lead, resign=schedules.resign)
         leadership.register(SCHEMAS_TOPIC, lead=self.schemas.lead, resign=self.schemas.resign)
         # After the other participants of transactions, which it notifies of outcomes.
         leadership.register(TRANSACTION_TOPIC, lead=transactions.lead, resign=transactions.resign)

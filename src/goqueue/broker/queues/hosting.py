@@ -41,7 +41,6 @@ from goqueue.delivery import (
 from goqueue.loop.clock import Clock, Handle, MonotonicClock
 from goqueue.loop.promise import start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
-from goqueue.model.names import DELIVERY_TOPIC
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
@@ -88,29 +87,18 @@ class QueueHosts:
         self._timer: Handle | None = None
         topics.on_change(self._topics_changed)
         topics.facts.log.on_applied(self._apply)
-        topics.internal.on_made(DELIVERY_TOPIC, self._lead_all)
 
     @property
     def observer(self) -> Observer | None:
         return self._topics.observer
 
     def open(self) -> None:
-        """Load the groups. Queues are opened with the journal partitions that `lead` gets.
-
-        A single node leads all of them: now, or when the topic is made for the first queue.
-        """
+        """Load the groups. Queues are opened with the journal partitions that `lead` gets."""
         for fact in self._topics.facts.queue_groups().values():
             self._add_group(fact)
-        topic = self._topics.find(DELIVERY_TOPIC)
-        if self.leaders.is_alone and topic is not None:
-            self._lead_all(topic)
         self._check_starts()
 
     # Ownership
-
-    def _lead_all(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            self.lead(partition)
 
     def lead(self, partition: Partition) -> None:
         """Own the queues of a journal partition, which this node leads now."""

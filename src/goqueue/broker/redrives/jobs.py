@@ -92,11 +92,6 @@ class Redrives:
 
     # Starting and stopping
 
-    def open(self) -> None:
-        """Continue the jobs of a single node; in a cluster, `lead` does that on their owner."""
-        if self._topics.internal.is_alone:
-            self._take_over()
-
     def stop(self) -> None:
         """Start no more steps; running jobs continue after the next start."""
         self._is_stopped = True
@@ -167,7 +162,7 @@ class Redrives:
     async def _start(
         self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
     ) -> Redrive:
-        # Its partitions have owners, and so have the jobs.
+        # The journal, where what was moved is noted, makes its owner continue the job.
         await self._topics.internal.ready(DELIVERY_TOPIC)
         job = await self._new_job(topic, order, dead_letter_topic)
         self._letters.check_here()

@@ -72,25 +72,6 @@ class Schedules:
 
     # Starting and stopping
 
-    def open(self) -> None:
-        """On a single node: lead all partitions, which are created with the first message."""
-        self._topics.internal.on_made(SCHEDULED_TOPIC, self._lead_all)
-        topic = self._topics.find(SCHEDULED_TOPIC)
-        if topic is not None:
-            self._lead_all(topic)
-
-    def _lead_all(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            self.lead(partition)
-
-    def lead(self, partition: Partition) -> None:
-        """Own the messages of a partition of schedules that this node now leads."""
-        self.shards.lead(partition)
-
-    def resign(self, partition: Partition) -> None:
-        """Give up a partition of schedules that this node no longer leads."""
-        self.shards.resign(partition)
-
     def stop(self, done: Callable[[], None], flush: Callable[[Callable[[], None]], None]) -> None:
         """Release nothing more; on a single node, also write checkpoints for a fast start."""
         self.shards.stop(done, flush)
