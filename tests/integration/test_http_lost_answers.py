@@ -38,7 +38,7 @@ def test_a_publish_is_not_repeated_unless_that_is_allowed(
 ) -> None:
     with Client(proxy.address) as careful:
         proxy.lose(b"/publish")
-        with pytest.raises(ConnectionLost, match="may or may not have been done"):
+        with pytest.raises(ConnectionLost, match="may or may not have been executed"):
             careful.publish(topic, "once")
         assert careful.publish(topic, "next").offset == 1
     settings = HttpSettings(retry=RetrySettings(repeats_publishes=True))

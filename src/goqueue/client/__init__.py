@@ -43,7 +43,7 @@ from goqueue.client.log_client import LogClient
 from goqueue.client.nodes import ClusterDescription, LogDir, Nodes
 from goqueue.client.offsets import FoundOffset, Offsets, PartitionRange
 from goqueue.client.partitioner import murmur2, partition_of_key
-from goqueue.client.positions import Place, Position
+from goqueue.client.positions import Position, PositionKind
 from goqueue.client.producer import Delivery, Producer, ProducerTransaction, Stored
 from goqueue.client.reader import RawBatch, Reader, ReadRecord, start_reading
 from goqueue.client.settings import (
@@ -96,8 +96,8 @@ __all__ = [
     "PartitionLag",
     "PartitionRange",
     "PartitionView",
-    "Place",
     "Position",
+    "PositionKind",
     "Producer",
     "ProducerSettings",
     "ProducerTransaction",

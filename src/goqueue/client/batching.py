@@ -26,7 +26,7 @@ _RECORD_OVERHEAD_BYTES = 24
 
 
 @dataclass(slots=True)
-class Lane:
+class ProducerSequence:
     """A producer's identity in one partition, and the sequence number of its next record."""
 
     producer_id: int = NO_PRODUCER
@@ -68,7 +68,7 @@ class Batch:
     def count(self) -> int:
         return len(self.records) if self.packed is None else self.packed.count
 
-    def encode(self, settings: ProducerSettings, lane: Lane | None) -> bytearray:
+    def encode(self, settings: ProducerSettings, lane: ProducerSequence | None) -> bytearray:
         """The bytes to send. Sequence numbers are assigned at the first call and then stay."""
         if self.encoded is None:
             first = lane.take(self.count) if lane else NO_SEQUENCE

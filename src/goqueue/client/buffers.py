@@ -22,10 +22,10 @@ class ReceiveBuffers:
         """Return a writable view of `size` bytes, not shared while a view of it exists."""
         if not self._kept_max or not BYTES_MIN <= size <= BYTES_MAX:
             return memoryview(bytearray(size))
-        free = [place for place, buffer in enumerate(self._kept) if _is_free(buffer)]
-        for place in free:
-            if len(self._kept[place]) >= size:
-                return memoryview(self._kept[place])[:size]
+        free = [index for index, buffer in enumerate(self._kept) if _is_free(buffer)]
+        for index in free:
+            if len(self._kept[index]) >= size:
+                return memoryview(self._kept[index])[:size]
         buffer = bytearray(-(-size // _STEP_BYTES) * _STEP_BYTES)
         if free:
             self._kept[free[0]] = buffer

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from goqueue.client.addresses import Address, read_addresses
 from goqueue.client.backoff import Backoff
 from goqueue.client.connection import Codec, Connection, Pending
-from goqueue.client.errors import About, BrokerUnready, ConnectionLost, Unreachable, check
+from goqueue.client.errors import BrokerUnready, ConnectionLost, ErrorContext, Unreachable, check
 from goqueue.client.settings import ClientSettings
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -147,7 +147,7 @@ class Cluster:
         """All topics, by name."""
         response = self._ask_metadata(None)
         for topic in response.topics:
-            check(topic.error_code, None, About(topic.name or ""))
+            check(topic.error_code, None, ErrorContext(topic.name or ""))
         return sorted(map(_topic_view, response.topics), key=lambda topic: topic.name)
 
     def topic(self, name: str, *, is_created: bool = False) -> TopicView:
@@ -157,7 +157,7 @@ class Cluster:
             return known
         response = self._ask_metadata([name], is_created=is_created)
         for topic in response.topics:
-            check(topic.error_code, None, About(name))
+            check(topic.error_code, None, ErrorContext(name))
         view = _topic_view(response.topics[0])
         expires = self.clock() + self.settings.metadata_age_ms_max / 1000
         self._topics[name] = expires, view
@@ -199,7 +199,7 @@ class Cluster:
                 raise CoordinatorNotAvailable(f"No broker coordinates {name!r} yet.")
             found = response.coordinators[0]
             is_group = key_type == GROUP_KEY
-            about = About(group=name) if is_group else About(transaction=name)
+            about = ErrorContext(group=name) if is_group else ErrorContext(transaction=name)
             check(found.error_code, found.error_message, about)
             self._coordinators[key] = Address(found.host, found.port)
         return self._coordinators[key]
@@ -309,8 +309,8 @@ class Cluster:
             # Such a broker has not loaded its metadata, so what it reports about topics is
             # incomplete.
             raise BrokerUnready(
-                "The broker knows no node of its cluster that runs; `goqueue cluster health --http "
-                "HOST:PORT` tells what it waits for."
+                "The broker knows no running node of its cluster; `goqueue cluster health --http "
+                "HOST:PORT` shows what it waits for."
             )
         self.cluster_id = response.cluster_id or ""
         self.controller_id = response.controller_id
@@ -334,7 +334,7 @@ def wait_for(cluster: Cluster, topic: str, *, partition_count: int) -> None:
         cluster.forget()
         view = cluster.topic(topic)
         if len(view.partitions) < partition_count:
-            raise BrokerUnready(f"Topic {topic!r} has not got all its partitions yet.")
+            raise BrokerUnready(f"Topic {topic!r} does not have all its partitions yet.")
         for partition in view.names:
             cluster.leader_of(partition)
 

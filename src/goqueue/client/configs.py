@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from goqueue.client.cluster import Cluster
-from goqueue.client.errors import About, check
+from goqueue.client.errors import ErrorContext, check
 from goqueue.wire.kafka.messages import describe_configs, incremental_alter_configs
 
 _SET, _DELETE = 0, 1
@@ -69,7 +69,7 @@ class Configs:
 
         def attempt() -> list[ConfigEntry]:
             result = self._cluster.call_controller(describe_configs, request).results[0]
-            check(result.error_code, result.error_message, About(name))
+            check(result.error_code, result.error_message, ErrorContext(name))
             return sorted(map(_entry, result.configs), key=lambda entry: entry.name)
 
         return self._cluster.retrying(attempt)
@@ -97,7 +97,7 @@ class Configs:
         def attempt() -> None:
             response = self._cluster.call_controller(incremental_alter_configs, request)
             for each in response.responses:
-                check(each.error_code, each.error_message, About(name))
+                check(each.error_code, each.error_message, ErrorContext(name))
 
         self._cluster.retrying(attempt)
 

@@ -45,7 +45,7 @@ class ConnectionLost(GoQueueError):
     retryable = True
 
 
-class About(NamedTuple):
+class ErrorContext(NamedTuple):
     """The resource that a request was about, for the text of its error."""
 
     topic: str = ""
@@ -63,8 +63,8 @@ class About(NamedTuple):
         return f"topic {self.topic!r}" if self.topic else ""
 
 
-NOTHING = About()
-Make = Callable[[str, About], GoQueueError]
+NOTHING = ErrorContext()
+Make = Callable[[str, ErrorContext], GoQueueError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,42 +81,44 @@ class KafkaError:
         return self.kind.retryable
 
 
-def error_of(number: int, message: str | None = None, about: About = NOTHING) -> GoQueueError:
+def error_of(
+    number: int, message: str | None = None, about: ErrorContext = NOTHING
+) -> GoQueueError:
     """The exception for a code other than zero, with the broker's message if it sent one."""
     row = KAFKA_ERRORS.get(number) or KafkaError(number, f"ERROR_{number}", BrokerRefused)
     text = message or _sentence(row.name, about)
     return row.make(text, about) if row.make else row.kind(text)
 
 
-def check(number: int, message: str | None = None, about: About = NOTHING) -> None:
+def check(number: int, message: str | None = None, about: ErrorContext = NOTHING) -> None:
     """Raise the exception for a code other than zero."""
     if number != NONE:
         raise error_of(number, message, about)
 
 
-def _sentence(name: str, about: About) -> str:
+def _sentence(name: str, about: ErrorContext) -> str:
     whom = f" for {about}" if str(about) else ""
     return f"The broker answered {name.lower().replace('_', ' ')}{whom}."
 
 
-def _unknown_topic_or_partition(_: str, about: About) -> GoQueueError:
+def _unknown_topic_or_partition(_: str, about: ErrorContext) -> GoQueueError:
     if about.partition < 0:
         return model.UnknownTopic(about.topic)
     return model.UnknownPartition(TopicPartition(about.topic, about.partition))
 
 
-def _not_leader(_: str, about: About) -> GoQueueError:
+def _not_leader(_: str, about: ErrorContext) -> GoQueueError:
     return model.NotLeader(TopicPartition(about.topic, about.partition), -1)
 
 
-def _out_of_range(_: str, about: About) -> GoQueueError:
+def _out_of_range(_: str, about: ErrorContext) -> GoQueueError:
     # The valid range is not in the response; a caller that knows it raises a better error.
     return model.OffsetOutOfRange(
         TopicPartition(about.topic, about.partition), -1, start=-1, end=-1
     )
 
 
-def _invalid_topic(_: str, about: About) -> GoQueueError:
+def _invalid_topic(_: str, about: ErrorContext) -> GoQueueError:
     # The code has two meanings. If the name is valid, the error is about what it belongs to.
     try:
         check_topic_name(about.topic)
@@ -125,16 +127,16 @@ def _invalid_topic(_: str, about: About) -> GoQueueError:
     return model.InternalTopic(about.topic)
 
 
-def _policy_violation(text: str, about: About) -> GoQueueError:
+def _policy_violation(text: str, about: ErrorContext) -> GoQueueError:
     # For a partition it means that deleting records is not allowed; for a topic, any policy.
     return model.RecordsKept(about.topic) if about.partition >= 0 else BrokerRefused(text)
 
 
-def _unknown_member(_: str, about: About) -> GoQueueError:
+def _unknown_member(_: str, about: ErrorContext) -> GoQueueError:
     return model.UnknownMember(about.group, "")
 
 
-def _unknown_transaction(_: str, about: About) -> GoQueueError:
+def _unknown_transaction(_: str, about: ErrorContext) -> GoQueueError:
     return model.UnknownTransaction(
         f"There is no transactional id {about.transaction!r}; `goqueue txn list` shows those there "
         "are."

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from goqueue.client.assignment import read_assignment, read_subscription
 from goqueue.client.cluster import Cluster
-from goqueue.client.errors import About, check
+from goqueue.client.errors import ErrorContext, check
 from goqueue.client.offsets import Offsets
 from goqueue.model.errors import (
     GroupNotEmpty,
@@ -147,7 +147,7 @@ class Groups:
         def attempt() -> None:
             response = self._cluster.call_coordinator(group, delete_groups, request)
             for each in response.results:
-                check(each.error_code, None, About(group=group))
+                check(each.error_code, None, ErrorContext(group=group))
 
         self._cluster.retrying(attempt)
 
@@ -164,12 +164,12 @@ class Groups:
                 for name, indexes in wanted.items()
             ]
         )
-        asked = offset_fetch.OffsetFetchRequestGroup(group, topics=topics)
-        request = offset_fetch.OffsetFetchRequest(groups=[asked])
+        group_request = offset_fetch.OffsetFetchRequestGroup(group, topics=topics)
+        request = offset_fetch.OffsetFetchRequest(groups=[group_request])
 
         def attempt() -> dict[TopicPartition, CommittedOffset]:
             found = self._cluster.call_coordinator(group, offset_fetch, request).groups[0]
-            check(found.error_code, None, About(group=group))
+            check(found.error_code, None, ErrorContext(group=group))
             return _committed(found)
 
         return self._cluster.retrying(attempt)
@@ -199,7 +199,7 @@ class Groups:
                     check(
                         each.error_code,
                         None,
-                        About(topic.name, each.partition_index, group),
+                        ErrorContext(topic.name, each.partition_index, group),
                     )
 
         self._changing(group, attempt)
@@ -216,10 +216,10 @@ class Groups:
 
         def attempt() -> None:
             response = self._cluster.call_coordinator(group, offset_delete, request)
-            check(response.error_code, None, About(group=group))
+            check(response.error_code, None, ErrorContext(group=group))
             for topic in response.topics:
                 for each in topic.partitions:
-                    check(each.error_code, None, About(topic.name, each.partition_index))
+                    check(each.error_code, None, ErrorContext(topic.name, each.partition_index))
 
         self._changing(group, attempt)
 
@@ -262,7 +262,7 @@ class Groups:
         request = consumer_group_describe.ConsumerGroupDescribeRequest([group])
         response = self._cluster.call_coordinator(group, consumer_group_describe, request)
         found = response.groups[0]
-        check(found.error_code, found.error_message, About(group=group))
+        check(found.error_code, found.error_message, ErrorContext(group=group))
         members = [
             GroupMember(
                 each.member_id,
@@ -285,7 +285,7 @@ class Groups:
     def _describe_classic(self, group: str) -> GroupDescription:
         request = describe_groups.DescribeGroupsRequest([group])
         found = self._cluster.call_coordinator(group, describe_groups, request).groups[0]
-        check(found.error_code, None, About(group=group))
+        check(found.error_code, None, ErrorContext(group=group))
         # Older versions return no error for a group that does not exist.
         if found.group_state == _DEAD:
             raise UnknownGroup(group)
@@ -328,7 +328,7 @@ def _committed(
     offsets = {}
     for topic in found.topics:
         for each in topic.partitions:
-            check(each.error_code, None, About(topic.name, each.partition_index))
+            check(each.error_code, None, ErrorContext(topic.name, each.partition_index))
             if each.committed_offset != NOT_COMMITTED:
                 offsets[TopicPartition(topic.name, each.partition_index)] = CommittedOffset(
                     each.committed_offset, each.metadata or "", each.committed_leader_epoch

@@ -7,7 +7,7 @@ import ipaddress
 from goqueue.client.addresses import Address, read_addresses
 from goqueue.client.cluster import Cluster, Node
 from goqueue.client.configs import ConfigOwner
-from goqueue.client.errors import About, ConnectionLost, Unreachable, check
+from goqueue.client.errors import ConnectionLost, ErrorContext, Unreachable, check
 from goqueue.model.errors import GoQueueError, RequestTimedOut
 from goqueue.wire.kafka.messages import describe_configs
 
@@ -44,7 +44,7 @@ def _ask(cluster: Cluster, node: Node) -> Address | None:
     )
     request = describe_configs.DescribeConfigsRequest([resource])
     result = cluster.link(node.address).call(describe_configs, request).results[0]
-    check(result.error_code, result.error_message, About(str(node.id)))
+    check(result.error_code, result.error_message, ErrorContext(str(node.id)))
     for one in result.configs:
         if one.name == HTTP_SETTING and one.value and not one.value.endswith(":0"):
             return reachable(read_addresses(one.value)[0], node.address)

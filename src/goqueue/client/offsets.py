@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from goqueue.client.cluster import Cluster, Node
-from goqueue.client.errors import About, check
-from goqueue.client.positions import Place, Position
+from goqueue.client.errors import ErrorContext, check
+from goqueue.client.positions import Position, PositionKind
 from goqueue.model.errors import UnsupportedVersion
 from goqueue.model.names import TopicPartition
 from goqueue.wire.kafka.messages import list_offsets
@@ -19,7 +19,7 @@ READ_COMMITTED = 1
 # Special values of the timestamp field. The last one is an extension of GoQueue: the end of the
 # records.
 _RECORDS_END = -1000
-_TIMESTAMPS = {Place.EARLIEST: -2, Place.LATEST: -1, Place.NEWEST: -3}
+_TIMESTAMPS = {PositionKind.EARLIEST: -2, PositionKind.LATEST: -1, PositionKind.NEWEST: -3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class Offsets:
 
     def find(
         self,
-        places: Mapping[TopicPartition, Position],
+        positions: Mapping[TopicPartition, Position],
         *,
         is_committed_only: bool = False,
     ) -> dict[TopicPartition, FoundOffset]:
         """Look up each position; an offset is returned unchanged."""
-        asked = {
-            partition: _TIMESTAMPS.get(position.place, position.value)
-            for partition, position in places.items()
-            if position.place is not Place.OFFSET
+        requested = {
+            partition: _TIMESTAMPS.get(position.kind, position.value)
+            for partition, position in positions.items()
+            if position.kind is not PositionKind.OFFSET
         }
         found = {
             partition: FoundOffset(position.value, -1)
-            for partition, position in places.items()
-            if position.place is Place.OFFSET
+            for partition, position in positions.items()
+            if position.kind is PositionKind.OFFSET
         }
-        if asked:
+        if requested:
             isolation = READ_COMMITTED if is_committed_only else READ_UNCOMMITTED
-            found |= self._cluster.retrying(lambda: self._ask(asked, isolation))
+            found |= self._cluster.retrying(lambda: self._list_offsets(requested, isolation))
         return found
 
     def resolve(
@@ -112,19 +112,19 @@ class Offsets:
         wanted = list(partitions)
         if not wanted:
             return {}
-        asked = dict.fromkeys(wanted, _RECORDS_END)
+        requested = dict.fromkeys(wanted, _RECORDS_END)
         try:
-            found = self._cluster.retrying(lambda: self._ask(asked, READ_UNCOMMITTED))
+            found = self._cluster.retrying(lambda: self._list_offsets(requested, READ_UNCOMMITTED))
         except UnsupportedVersion:
             return self.resolve(wanted, Position.latest())
         return {partition: each.offset for partition, each in found.items()}
 
-    def _ask(
-        self, asked: Mapping[TopicPartition, int], isolation: int
+    def _list_offsets(
+        self, requested: Mapping[TopicPartition, int], isolation: int
     ) -> dict[TopicPartition, FoundOffset]:
         requests = {
-            node: _request(topics, asked, isolation)
-            for node, topics in self._cluster.by_leader(asked).items()
+            node: _request(topics, requested, isolation)
+            for node, topics in self._cluster.by_leader(requested).items()
         }
         return self._answers(requests)
 
@@ -135,14 +135,14 @@ class Offsets:
         for response in self._cluster.call_leaders(list_offsets, requests):
             for topic in response.topics:
                 for each in topic.partitions:
-                    check(each.error_code, None, About(topic.name, each.partition_index))
+                    check(each.error_code, None, ErrorContext(topic.name, each.partition_index))
                     partition = TopicPartition(topic.name, each.partition_index)
                     found[partition] = FoundOffset(each.offset, each.timestamp)
         return found
 
 
 def _request(
-    topics: Mapping[str, list[int]], asked: Mapping[TopicPartition, int], isolation: int
+    topics: Mapping[str, list[int]], requested: Mapping[TopicPartition, int], isolation: int
 ) -> list_offsets.ListOffsetsRequest:
     return list_offsets.ListOffsetsRequest(
         replica_id=READER,
@@ -152,7 +152,7 @@ def _request(
                 name,
                 [
                     list_offsets.ListOffsetsPartition(
-                        index, timestamp=asked[TopicPartition(name, index)]
+                        index, timestamp=requested[TopicPartition(name, index)]
                     )
                     for index in indexes
                 ],

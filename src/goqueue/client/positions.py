@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from goqueue.model.errors import InvalidRequest
 
 
-class Place(enum.Enum):
+class PositionKind(enum.Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     NEWEST = "newest"
@@ -23,36 +23,36 @@ class Position:
     `Position.earliest()`, `Position.at_offset(42)`, `Position.ago(3_600_000, now_ms=...)`.
     """
 
-    place: Place
+    kind: PositionKind
     value: int = 0
 
     @classmethod
     def earliest(cls) -> Position:
         """The first record in the log."""
-        return cls(Place.EARLIEST)
+        return cls(PositionKind.EARLIEST)
 
     @classmethod
     def latest(cls) -> Position:
         """After the last record."""
-        return cls(Place.LATEST)
+        return cls(PositionKind.LATEST)
 
     @classmethod
     def newest(cls) -> Position:
         """The record with the largest timestamp."""
-        return cls(Place.NEWEST)
+        return cls(PositionKind.NEWEST)
 
     @classmethod
     def at_offset(cls, offset: int) -> Position:
         if offset < 0:
             raise InvalidRequest(f"Offset {offset} is negative.")
-        return cls(Place.OFFSET, offset)
+        return cls(PositionKind.OFFSET, offset)
 
     @classmethod
     def at_time(cls, timestamp_ms: int) -> Position:
         """The first record with this timestamp or a later one."""
         if timestamp_ms < 0:
-            raise InvalidRequest("A moment before 1970 cannot be looked for.")
-        return cls(Place.TIME, timestamp_ms)
+            raise InvalidRequest("A time before 1970 is not valid.")
+        return cls(PositionKind.TIME, timestamp_ms)
 
     @classmethod
     def ago(cls, duration_ms: int, *, now_ms: int) -> Position:
@@ -60,8 +60,8 @@ class Position:
         return cls.at_time(max(0, now_ms - duration_ms))
 
     def __str__(self) -> str:
-        return f"{self.place.value} {self.value}" if self._has_value else self.place.value
+        return f"{self.kind.value} {self.value}" if self._has_value else self.kind.value
 
     @property
     def _has_value(self) -> bool:
-        return self.place in (Place.OFFSET, Place.TIME)
+        return self.kind in (PositionKind.OFFSET, PositionKind.TIME)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from goqueue.client.batching import Accumulator, Batch, Lane, by_partition
+from goqueue.client.batching import Accumulator, Batch, ProducerSequence, by_partition
 from goqueue.client.cluster import Cluster, Link, Node
 from goqueue.client.connection import Pending
-from goqueue.client.errors import About, ConnectionLost, check, error_of
+from goqueue.client.errors import ConnectionLost, ErrorContext, check, error_of
 from goqueue.client.partitioner import StickyPartitioner, partition_of_key
 from goqueue.client.settings import ACKS_NONE, ProducerSettings
 from goqueue.model.batch import NO_TIMESTAMP, Header, Record
@@ -117,7 +117,7 @@ class Producer:
         self._now_ms = now_ms
         self._accumulator = Accumulator(self.settings)
         self._sticky = StickyPartitioner(cluster.rng)
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._lanes: dict[TopicPartition, ProducerSequence] = {}
         self._broken: set[TopicPartition] = set()
         self._identity: tuple[int, int] | None = None
         self._flights: deque[_Flight] = deque()
@@ -287,13 +287,13 @@ class Producer:
             topic_data=list(topics.values()),
         )
 
-    def _lane(self, partition: TopicPartition) -> Lane | None:
+    def _lane(self, partition: TopicPartition) -> ProducerSequence | None:
         if not self.settings.is_idempotent:
             return None
         if partition not in self._lanes:
             identity = self._identity_for(partition)
             is_transactional = self._transaction is not None
-            self._lanes[partition] = Lane(*identity, is_transactional=is_transactional)
+            self._lanes[partition] = ProducerSequence(*identity, is_transactional=is_transactional)
         return self._lanes[partition]
 
     def _identity_for(self, partition: TopicPartition) -> tuple[int, int]:
@@ -425,11 +425,11 @@ def _take_answer(
 ) -> GoQueueError | None:
     """Record where a batch was stored, or return the error."""
     if answer is None:
-        return InvalidRequest(f"The broker said nothing about {batch.partition}.")
+        return InvalidRequest(f"The response does not contain {batch.partition}.")
     if answer.error_code == 0:
         batch.store(answer.base_offset, answer.log_append_time_ms)
         return None
-    about = About(batch.partition.topic, batch.partition.partition)
+    about = ErrorContext(batch.partition.topic, batch.partition.partition)
     error = error_of(answer.error_code, answer.error_message, about)
     if isinstance(error, DuplicateSequence):
         batch.store(-1, NO_TIMESTAMP)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from goqueue.client.aborted import AbortedTransaction, AbortedTransactions
 from goqueue.client.cluster import Cluster
-from goqueue.client.errors import About, check
+from goqueue.client.errors import ErrorContext, check
 from goqueue.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, READER, Offsets
 from goqueue.client.positions import Position
 from goqueue.client.settings import ReaderSettings
@@ -166,13 +166,13 @@ class Reader:
 
     def _is_usable(self, partition: TopicPartition, answer: fetch.PartitionData) -> bool:
         try:
-            check(answer.error_code, None, About(partition.topic, partition.partition))
+            check(answer.error_code, None, ErrorContext(partition.topic, partition.partition))
         except OffsetOutOfRange as error:
-            self._go_on_elsewhere(partition, error)
+            self._reset_position(partition, error)
             return False
         return True
 
-    def _go_on_elsewhere(self, partition: TopicPartition, error: GoQueueError) -> None:
+    def _reset_position(self, partition: TopicPartition, error: GoQueueError) -> None:
         """Move a position that is out of range, as the settings say."""
         kept = Offsets(self._cluster).ranges([partition])[partition]
         if self.settings.out_of_range == "fail":
@@ -246,8 +246,8 @@ class Reader:
 
     def _corrupt(self, partition: TopicPartition) -> CorruptBatch:
         return CorruptBatch(
-            f"The batch at offset {self.positions[partition]} of {partition} came damaged; "
-            "read on from a later offset, or look at the broker's disk."
+            f"The batch at offset {self.positions[partition]} of {partition} is damaged; "
+            "continue from a later offset, or check the broker's disk."
         )
 
 

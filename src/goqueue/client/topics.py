@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from goqueue.client.cluster import Cluster, TopicView, wait_for
 from goqueue.client.configs import ConfigEntry, ConfigOwner, Configs
-from goqueue.client.errors import About, check
+from goqueue.client.errors import ErrorContext, check
 from goqueue.client.nodes import Nodes
 from goqueue.client.offsets import Offsets
 from goqueue.model.errors import UnsupportedVersion
@@ -78,7 +78,7 @@ class Topics:
 
         def attempt() -> None:
             for each in self._cluster.call_controller(create_topics, request).topics:
-                check(each.error_code, each.error_message, About(name))
+                check(each.error_code, each.error_message, ErrorContext(name))
 
         self._cluster.retrying(attempt)
         if not is_only_checked:
@@ -127,7 +127,7 @@ class Topics:
 
         def attempt() -> None:
             for each in self._cluster.call_controller(create_partitions, request).results:
-                check(each.error_code, each.error_message, About(name))
+                check(each.error_code, each.error_message, ErrorContext(name))
 
         self._cluster.retrying(attempt)
         wait_for(self._cluster, name, partition_count=partition_count)
@@ -139,7 +139,7 @@ class Topics:
 
         def attempt() -> None:
             for each in self._cluster.call_controller(delete_topics, request).responses:
-                check(each.error_code, each.error_message, About(name))
+                check(each.error_code, each.error_message, ErrorContext(name))
 
         self._cluster.retrying(attempt)
         self._cluster.forget()
@@ -171,7 +171,7 @@ class Topics:
         for response in self._cluster.call_leaders(delete_records, requests):
             for topic in response.topics:
                 for each in topic.partitions:
-                    check(each.error_code, None, About(topic.name, each.partition_index))
+                    check(each.error_code, None, ErrorContext(topic.name, each.partition_index))
                     partition = TopicPartition(topic.name, each.partition_index)
                     starts[partition] = each.low_watermark
         return starts

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from goqueue.client.cluster import TRANSACTION_KEY, Cluster
-from goqueue.client.errors import About, BrokerRefused, check
+from goqueue.client.errors import BrokerRefused, ErrorContext, check
 from goqueue.model.errors import InvalidTransactionState
 from goqueue.model.names import TopicPartition
 from goqueue.wire.kafka.messages import (
@@ -108,7 +108,7 @@ class Transactions:
                 transactional_id, describe_transactions, request, key_type=TRANSACTION_KEY
             )
             (found,) = response.transaction_states
-            check(found.error_code, None, About(transaction=transactional_id))
+            check(found.error_code, None, ErrorContext(transaction=transactional_id))
             return _description(found)
 
         return self._cluster.retrying(attempt)
@@ -139,7 +139,7 @@ class Transactions:
                 transactional_id, init_producer_id, request, key_type=TRANSACTION_KEY
             )
             # While the abort is in progress the response is "concurrent transactions": retry.
-            check(response.error_code, None, About(transaction=transactional_id))
+            check(response.error_code, None, ErrorContext(transaction=transactional_id))
 
         self._cluster.retrying(attempt)
         return found
@@ -208,10 +208,10 @@ class Transactions:
             (response,) = self._cluster.call_leaders(write_txn_markers, {leader: request})
             results = [each for marker in response.markers for each in marker.topics]
             if not results:
-                raise BrokerRefused(f"The broker did not say what became of {partition}.")
+                raise BrokerRefused(f"The response does not contain the outcome of {partition}.")
             for topic in results:
                 for each in topic.partitions:
-                    check(each.error_code, None, About(topic.name, each.partition_index))
+                    check(each.error_code, None, ErrorContext(topic.name, each.partition_index))
 
         self._cluster.retrying(attempt)
 
@@ -240,7 +240,7 @@ def _open_transactions(
     found = []
     for topic in response.topics:
         for partition in topic.partitions:
-            about = About(topic.name, partition.partition_index)
+            about = ErrorContext(topic.name, partition.partition_index)
             check(partition.error_code, partition.error_message, about)
             found += [
                 OpenTransaction(

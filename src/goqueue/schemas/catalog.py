@@ -15,7 +15,7 @@ from goqueue.schemas.facts import GoneVersion, VersionFact
 from goqueue.schemas.formats import Reference, SchemaKind
 from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
 
-_Place = tuple[str, int]  # a subject and one of its versions
+_VersionKey = tuple[str, int]  # a subject and one of its versions
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class Content:
     references: tuple[Reference, ...] = ()
     metadata: dict[str, Any] | None = None
     rule_set: dict[str, Any] | None = None
-    versions: dict[_Place, Version] = field(default_factory=dict)
+    versions: dict[_VersionKey, Version] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,7 @@ class Version:
     is_deleted: bool = False
 
     @property
-    def place(self) -> _Place:
+    def key(self) -> _VersionKey:
         return str(self.subject), self.number
 
     def to_fact(self, *, is_deleted: bool) -> VersionFact:
@@ -77,7 +77,7 @@ class Catalog:
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, Version]] = {}
         self._contexts: dict[str, _Context] = {CONTEXT_DEFAULT: _Context()}
-        self._referrers: dict[_Place, dict[_Place, Version]] = {}
+        self._referrers: dict[_VersionKey, dict[_VersionKey, Version]] = {}
         self.version_count = 0
         self.text_length = 0  # of everything stored
 
@@ -116,7 +116,7 @@ class Catalog:
 
     def referrers(self, version: Version) -> list[Version]:
         """The versions, including deleted ones, that refer to this one."""
-        return list(self._referrers.get(version.place, {}).values())
+        return list(self._referrers.get(version.key, {}).values())
 
     # Changes
 
@@ -126,13 +126,13 @@ class Catalog:
         subject = read_subject(fact.subject)
         content = self._content_of(subject.context, fact)
         version = Version(subject, fact.version, content, fact.registered_at_ms, fact.is_deleted)
-        content.versions[version.place] = version
+        content.versions[version.key] = version
         numbers = self._subjects.setdefault(fact.subject, {})
         numbers[fact.version] = version
         if next(reversed(numbers)) != max(numbers):  # an import may arrive in any order
             self._subjects[fact.subject] = dict(sorted(numbers.items()))
-        for place in _referred(version):
-            self._referrers.setdefault(place, {})[version.place] = version
+        for key in _referred(version):
+            self._referrers.setdefault(key, {})[version.key] = version
         self.version_count += 1
 
     def remove(self, gone: GoneVersion) -> None:
@@ -143,13 +143,13 @@ class Catalog:
             return
         if not numbers:
             del self._subjects[gone.subject]
-        for place in _referred(version):
-            referrers = self._referrers[place]
-            del referrers[version.place]
+        for key in _referred(version):
+            referrers = self._referrers[key]
+            del referrers[version.key]
             if not referrers:
-                del self._referrers[place]
+                del self._referrers[key]
         content = version.content
-        del content.versions[version.place]
+        del content.versions[version.key]
         if not content.versions:
             self._forget_content(content)
         self.version_count -= 1
@@ -196,7 +196,7 @@ class Catalog:
                 known.by_guid[twin.guid] = twin
 
 
-def _referred(version: Version) -> set[_Place]:
+def _referred(version: Version) -> set[_VersionKey]:
     """The versions it refers to; a subject without a context is in that of the version."""
     context = version.subject.context
     return {

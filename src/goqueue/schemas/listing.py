@@ -69,7 +69,7 @@ def newest_with_properties(
 def versions_of(content: Content, *, with_deleted: bool) -> list[Version]:
     """The versions that have a schema, by subject and number."""
     found = [one for one in content.versions.values() if with_deleted or not one.is_deleted]
-    return sorted(found, key=lambda one: one.place)
+    return sorted(found, key=lambda one: one.key)
 
 
 def with_guid(registry: Registry, guid: str) -> list[Content]:

@@ -83,8 +83,8 @@ class Registry:
 
     def find(self, subject: Subject, number: int, *, with_deleted: bool = False) -> Version:
         """A version of a subject, or its newest; an unqualified name may be of another context."""
-        for place in self._places(subject):
-            found = self._find_in(place, number, with_deleted=with_deleted)
+        for candidate in self._candidates(subject):
+            found = self._find_in(candidate, number, with_deleted=with_deleted)
             if found is not None:
                 return found
         if not self.has_subject(subject, with_deleted=with_deleted):
@@ -99,9 +99,9 @@ class Registry:
         context = CONTEXT_DEFAULT if subject is None else subject.context
         found = self.catalog.content(context, schema_id)
         if found is None and subject is not None and subject.name:
-            for place in self._places(subject):
-                other = self.catalog.content(place.context, schema_id)
-                if other is not None and any(str(place) == name for name, _ in other.versions):
+            for candidate in self._candidates(subject):
+                other = self.catalog.content(candidate.context, schema_id)
+                if other is not None and any(str(candidate) == name for name, _ in other.versions):
                     return other
         if found is None:
             raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {schema_id} not found")
@@ -332,7 +332,7 @@ class Registry:
 
     # Helpers
 
-    def _places(self, subject: Subject) -> Iterator[Subject]:
+    def _candidates(self, subject: Subject) -> Iterator[Subject]:
         """The subject, and those of the same name in other contexts if it is unqualified."""
         yield subject
         if subject.context == CONTEXT_DEFAULT and subject.name:

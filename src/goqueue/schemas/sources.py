@@ -94,5 +94,5 @@ def guid_of(
     rule_set: dict[str, Any] | None,
 ) -> str:
     """The identity of equivalent schemas; it is the same in every registry."""
-    told = _encode([kind, meaning, references, metadata, rule_set])
-    return str(UUID(bytes=hashlib.md5(told, usedforsecurity=False).digest()))
+    encoded = _encode([kind, meaning, references, metadata, rule_set])
+    return str(UUID(bytes=hashlib.md5(encoded, usedforsecurity=False).digest()))

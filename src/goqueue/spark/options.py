@@ -35,12 +35,12 @@ ByPartition = dict[str, dict[int, int]]
 class Start:
     """Where reading begins or ends: one position for all partitions, or an offset or time for each.
 
-    `place` is EARLIEST or LATEST and applies where the others are not given. `offset` is a bound
+    `fallback` is EARLIEST or LATEST and applies where the others are not given. `offset` is a bound
     for all partitions, which need not contain it: each is read as far as it goes. A time after the
     last record of a partition means its end, unless `needs_match` makes that an error.
     """
 
-    place: int
+    fallback: int
     offset: int | None = None
     offsets: ByPartition = field(default_factory=dict)
     timestamp_ms: int | None = None
@@ -226,10 +226,10 @@ class OptionReader:
         text = self.text(name)
         return {} if text is None else self._by_partition(name, text, least)
 
-    def place(self, name: str, *, allowed: tuple[int, ...], default: int) -> Start:
+    def start(self, name: str, *, allowed: tuple[int, ...], default: int) -> Start:
         """Parse `earliest`, `latest`, a number, or JSON offsets in which -2 and -1 are the ends."""
         text = self.text(name)
-        words = {word: place for word, place in _PLACES.items() if place in allowed}
+        words = {word: end for word, end in _ENDS.items() if end in allowed}
         if text is None:
             return Start(default)
         if text.lower() in words:
@@ -238,9 +238,9 @@ class OptionReader:
             return Start(default, offset=int(text))
         if text.startswith("{"):
             offsets = self._by_partition(name, text, EARLIEST)
-            found = {offset for places in offsets.values() for offset in places.values()}
-            for place in found & (set(_PLACES.values()) - set(allowed)):
-                self.problems.append(f"{name} cannot hold {place}; give {_or(words)} or offsets.")
+            found = {offset for numbers in offsets.values() for offset in numbers.values()}
+            for end in found & (set(_ENDS.values()) - set(allowed)):
+                self.problems.append(f"{name} cannot hold {end}; give {_or(words)} or offsets.")
             return Start(default, offsets=offsets)
         self.problems.append(
             f"{name} is {text!r}; give {_or(words)}, a number, or JSON such as "
@@ -271,9 +271,9 @@ class OptionReader:
             found = json.loads(text)
             return {
                 str(topic): {
-                    _natural(number): _at_least(value, least) for number, value in places.items()
+                    _natural(number): _at_least(value, least) for number, value in numbers.items()
                 }
-                for topic, places in found.items()
+                for topic, numbers in found.items()
             }
         except (ValueError, TypeError, AttributeError):
             self.problems.append(f'{name} takes JSON such as {{"orders": {{"0": 23, "1": 7}}}}.')
@@ -356,10 +356,10 @@ def _start(reader: OptionReader, prefix: str, *, allowed: tuple[int, ...], defau
     """Return the option with the highest precedence: one time for all, times, offsets."""
     timestamp_ms = reader.timestamp_ms(f"{prefix}Timestamp")
     timestamps = reader.by_partition(f"{prefix}OffsetsByTimestamp", least=0)
-    place = reader.place(f"{prefix}Offsets", allowed=allowed, default=default)
+    start = reader.start(f"{prefix}Offsets", allowed=allowed, default=default)
     if timestamp_ms is not None:
         return Start(default, timestamp_ms=timestamp_ms)
-    return Start(default, timestamps=timestamps) if timestamps else place
+    return Start(default, timestamps=timestamps) if timestamps else start
 
 
 def _natural(value: Any) -> int:
@@ -378,7 +378,7 @@ def _or(words: Iterable[str]) -> str:
     return " or ".join(words)
 
 
-_PLACES = {"earliest": EARLIEST, "latest": LATEST}
+_ENDS = {"earliest": EARLIEST, "latest": LATEST}
 _UNITS_MS = {
     **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),

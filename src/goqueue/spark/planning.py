@@ -96,8 +96,8 @@ def _chosen_partitions(
 
 def chosen_ranges(client: LogClient, options: ReadOptions, seen: Snapshot) -> list[OffsetRange]:
     """Return the ranges of a table at this moment."""
-    starts = place_offsets(client, seen.kept, options.start, options)
-    ends = place_offsets(client, seen.kept, options.end, options)
+    starts = position_offsets(client, seen.kept, options.start, options)
+    ends = position_offsets(client, seen.kept, options.end, options)
     return [
         OffsetRange(one, starts[one], ends[one], seen.ids[one.topic])
         for one in seen.kept
@@ -105,27 +105,27 @@ def chosen_ranges(client: LogClient, options: ReadOptions, seen: Snapshot) -> li
     ]
 
 
-def place_offsets(
+def position_offsets(
     client: LogClient,
     kept: Mapping[TopicPartition, PartitionRange],
-    place: Start,
+    start: Start,
     options: ReadOptions,
 ) -> dict[TopicPartition, int]:
     """Return the offset of a position in each partition, within the retained range."""
-    _check_named(place.offsets, kept, "offsets")
-    _check_named(place.timestamps, kept, "timestamps")
+    _check_named(start.offsets, kept, "offsets")
+    _check_named(start.timestamps, kept, "timestamps")
     found = {
-        one: _place_offset(one, bounds, place, options.fails_on_data_loss)
+        one: _position_offset(one, bounds, start, options.fails_on_data_loss)
         for one, bounds in kept.items()
     }
     times = {
         one: Position.at_time(timestamp_ms)
         for one in kept
-        if (timestamp_ms := _timestamp_of(one, place)) is not None
+        if (timestamp_ms := _timestamp_of(one, start)) is not None
     }
     if times:
         for one, answer in client.offsets.find(times).items():
-            if answer.offset == NO_OFFSET and place.needs_match:
+            if answer.offset == NO_OFFSET and start.needs_match:
                 raise InvalidRequest(
                     f"{one} has no record from the starting time on; choose an earlier time, or "
                     "set startingOffsetsByTimestampStrategy to latest to begin at the end."
@@ -135,14 +135,14 @@ def place_offsets(
     return found
 
 
-def _place_offset(
-    partition: TopicPartition, kept: PartitionRange, place: Start, fails_on_data_loss: bool
+def _position_offset(
+    partition: TopicPartition, kept: PartitionRange, start: Start, fails_on_data_loss: bool
 ) -> int:
-    offset = place.offsets.get(partition.topic, {}).get(partition.partition)
-    if offset is None and place.offset is not None:
-        return _within(place.offset, kept)
+    offset = start.offsets.get(partition.topic, {}).get(partition.partition)
+    if offset is None and start.offset is not None:
+        return _within(start.offset, kept)
     if offset is None:
-        offset = place.place
+        offset = start.fallback
     if offset == EARLIEST:
         return kept.start
     if offset == LATEST:
@@ -156,9 +156,9 @@ def _within(offset: int, kept: PartitionRange) -> int:
     return min(max(offset, kept.start), kept.end)
 
 
-def _timestamp_of(partition: TopicPartition, place: Start) -> int | None:
-    own = place.timestamps.get(partition.topic, {}).get(partition.partition)
-    return place.timestamp_ms if own is None else own
+def _timestamp_of(partition: TopicPartition, start: Start) -> int | None:
+    own = start.timestamps.get(partition.topic, {}).get(partition.partition)
+    return start.timestamp_ms if own is None else own
 
 
 def _check_named(
@@ -173,10 +173,10 @@ def _check_named(
 
 def check_complete(options: ReadOptions, seen: Snapshot) -> None:
     """Refuse option maps that omit partitions, as Kafka's source does."""
-    for place in (options.start, options.end):
+    for start in (options.start, options.end):
         for named, ends in (
-            (place.offsets, " (-1 is the latest, -2 the earliest)"),
-            (place.timestamps, ""),
+            (start.offsets, " (-1 is the latest, -2 the earliest)"),
+            (start.timestamps, ""),
         ):
             missing = sorted(map(str, seen.kept.keys() - _named_partitions(named)))
             if named and missing:
@@ -187,7 +187,7 @@ def check_complete(options: ReadOptions, seen: Snapshot) -> None:
 
 
 def _named_partitions(named: ByPartition) -> set[TopicPartition]:
-    return {TopicPartition(topic, number) for topic, places in named.items() for number in places}
+    return {TopicPartition(topic, number) for topic, numbers in named.items() for number in numbers}
 
 
 # Tasks

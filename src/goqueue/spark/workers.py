@@ -42,10 +42,10 @@ def settle_process() -> None:
 
 def _keep_freed_memory() -> None:
     """Make the C library keep some freed memory, if it supports that (glibc)."""
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tell is not None:
-        tell(_MMAP_THRESHOLD, BLOCK_BYTES_KEPT)
-        tell(_TRIM_THRESHOLD, FREED_BYTES_KEPT)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, BLOCK_BYTES_KEPT)
+        mallopt(_TRIM_THRESHOLD, FREED_BYTES_KEPT)
 
 
 def take_client(bootstrap: str) -> LogClient:
@@ -59,6 +59,6 @@ def take_client(bootstrap: str) -> LogClient:
 
 def leave_client(bootstrap: str, client: LogClient) -> None:
     """Keep a client for the next task; it must have worked, and must no longer be in use."""
-    place = os.getpid(), bootstrap
-    if len(_idle) >= IDLE_CLIENTS_MAX or _idle.setdefault(place, client) is not client:
+    key = os.getpid(), bootstrap
+    if len(_idle) >= IDLE_CLIENTS_MAX or _idle.setdefault(key, client) is not client:
         client.close()

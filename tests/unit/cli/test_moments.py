@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.cli.moments import read_duration_ms, read_position, read_time_ms, show_time
-from goqueue.client import Place, Position
+from goqueue.client import Position, PositionKind
 from goqueue.model.errors import InvalidRequest
 
 NOW_MS = 1_800_000_000_000
@@ -36,7 +36,7 @@ def test_what_is_no_place_is_refused(text: str) -> None:
 
 
 def test_a_plain_number_is_an_offset_here_and_milliseconds_there() -> None:
-    assert read_position("1000", now_ms=NOW_MS).place is Place.OFFSET
+    assert read_position("1000", now_ms=NOW_MS).kind is PositionKind.OFFSET
     assert read_time_ms("1000") == 1000
     with pytest.raises(InvalidRequest, match="not a time"):
         read_time_ms("soon")

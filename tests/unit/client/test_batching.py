@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goqueue.client.batching import Accumulator, Batch, Lane, record_size
+from goqueue.client.batching import Accumulator, Batch, ProducerSequence, record_size
 from goqueue.client.settings import ProducerSettings
 from goqueue.model.batch import Record, check_batch, decode_batch
 from goqueue.model.names import TopicPartition
@@ -66,7 +66,7 @@ def test_an_estimate_is_never_too_small() -> None:
 
 
 def test_numbers_are_given_once_and_go_on_in_the_next_batch() -> None:
-    lane, settings = Lane(producer_id=7, producer_epoch=1), ProducerSettings()
+    lane, settings = ProducerSequence(producer_id=7, producer_epoch=1), ProducerSettings()
     first, second = Batch(ONE, 0.0), Batch(ONE, 0.0)
     for batch in (first, second):
         batch.add(record())
@@ -79,6 +79,6 @@ def test_numbers_are_given_once_and_go_on_in_the_next_batch() -> None:
 
 
 def test_a_sequence_starts_again_after_31_bits() -> None:
-    lane = Lane(1, 0, sequence_next=0x7FFF_FFFF)
+    lane = ProducerSequence(1, 0, sequence_next=0x7FFF_FFFF)
     assert lane.take(2) == 0x7FFF_FFFF
     assert lane.sequence_next == 1

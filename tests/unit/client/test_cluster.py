@@ -42,7 +42,7 @@ def test_a_broker_that_waits_for_its_cluster_is_not_believed_about_topics(
 ) -> None:
     broker.is_ready = False
     broker.topics.clear()
-    with pytest.raises(BrokerUnready, match="knows no node of its cluster that runs"):
+    with pytest.raises(BrokerUnready, match="knows no running node of its cluster"):
         broker.cluster().topics()
 
 

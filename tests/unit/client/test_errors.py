@@ -7,16 +7,16 @@ import pytest
 
 from goqueue.client.errors import (
     KAFKA_ERRORS,
-    About,
     BrokerRefused,
     BrokerUnready,
+    ErrorContext,
     check,
     error_of,
 )
 from goqueue.model import errors as model
 from goqueue.wire.kafka.errors import _CODES, ErrorCode
 
-ABOUT = About("orders", 3, "billing")
+ABOUT = ErrorContext("orders", 3, "billing")
 # Codes that stand for several of our errors: the client can only choose one of them.
 AMBIGUOUS = {
     model.MalformedRequest,
@@ -130,13 +130,13 @@ def test_an_error_without_a_class_says_whether_it_passes() -> None:
 
 
 def test_a_missing_partition_is_not_called_a_missing_topic() -> None:
-    assert isinstance(error_of(3, None, About("orders", 9)), model.UnknownPartition)
-    assert isinstance(error_of(3, None, About("orders")), model.UnknownTopic)
+    assert isinstance(error_of(3, None, ErrorContext("orders", 9)), model.UnknownPartition)
+    assert isinstance(error_of(3, None, ErrorContext("orders")), model.UnknownTopic)
 
 
 def test_a_topic_name_is_refused_for_its_letters_or_for_its_owner() -> None:
-    assert isinstance(error_of(17, None, About("a b")), model.InvalidTopicName)
-    assert isinstance(error_of(17, None, About("__consumer_offsets")), model.InternalTopic)
+    assert isinstance(error_of(17, None, ErrorContext("a b")), model.InvalidTopicName)
+    assert isinstance(error_of(17, None, ErrorContext("__consumer_offsets")), model.InternalTopic)
 
 
 def test_no_error_raises_nothing() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.client import Place, Position
+from goqueue.client import Position, PositionKind
 from goqueue.model.errors import InvalidRequest
 
 
 def test_a_duration_counts_back_from_now() -> None:
-    assert Position.ago(1_000, now_ms=5_000) == Position(Place.TIME, 4_000)
-    assert Position.ago(9_000, now_ms=5_000) == Position(Place.TIME, 0)
+    assert Position.ago(1_000, now_ms=5_000) == Position(PositionKind.TIME, 4_000)
+    assert Position.ago(9_000, now_ms=5_000) == Position(PositionKind.TIME, 0)
 
 
 def test_negative_places_are_refused() -> None:

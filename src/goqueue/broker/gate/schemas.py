@@ -309,7 +309,7 @@ class SchemasArea(Area):
             named = None if subject is None else registry.scopes.resolve(subject)
             content = self._found(session, Action.DESCRIBE, registry.find_id(schema_id, named))
             return [
-                one.place
+                one.key
                 for one in listing.versions_of(content, with_deleted=with_deleted)
                 if self._may(session, Action.DESCRIBE, _scope(one.subject))
             ]

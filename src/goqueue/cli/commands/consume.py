@@ -19,8 +19,8 @@ from goqueue.cli.moments import POSITION_METAVAR, now_ms, read_position
 from goqueue.cli.output import OutputForm
 from goqueue.client import (
     LogClient,
-    Place,
     Position,
+    PositionKind,
     Reader,
     ReaderSettings,
     ReadRecord,
@@ -109,7 +109,7 @@ def consume(
     render = rendering(chosen, template)
     start = _start(from_, is_followed=follow)
     end = None if follow else read_position(until, now_ms=now_ms())
-    if end is not None and end.place is Place.EARLIEST:
+    if end is not None and end.kind is PositionKind.EARLIEST:
         raise InvalidRequest("There is nothing before --until earliest; give a later position.")
     settings = ReaderSettings(is_committed_only=committed, out_of_range="earliest")
     if group is not None:

@@ -203,13 +203,15 @@ def read_attributes(
     """Delay, lane and time to live as message headers, which every client may set."""
     if delay is not None and at is not None:
         raise InvalidRequest("Give --delay or --at, not both.")
-    asked = {
+    attributes = {
         PRIORITY_HEADER: priority,
         DELAY_HEADER: None if delay is None else read_duration_ms(delay),
         DELIVER_AT_HEADER: None if at is None else read_time_ms(at),
         TTL_HEADER: None if ttl is None else read_duration_ms(ttl),
     }
-    headers = tuple((name, str(one).encode()) for name, one in asked.items() if one is not None)
+    headers = tuple(
+        (name, str(one).encode()) for name, one in attributes.items() if one is not None
+    )
     parse_attributes(headers)  # refuse an invalid lane before anything is sent
     return headers
 
@@ -245,10 +247,10 @@ def read_lines(source: BinaryIO, *, pause: Callable[[], object]) -> Iterator[byt
 def random_values(size: int) -> Iterator[bytes]:
     """Yield random payloads without end."""
     noise = random.randbytes(NOISE_BYTES + size)
-    place = 0
+    start = 0
     while True:
-        yield noise[place : place + size]
-        place = (place + NOISE_STEP) % NOISE_BYTES
+        yield noise[start : start + size]
+        start = (start + NOISE_STEP) % NOISE_BYTES
 
 
 def _repeated(value: bytes) -> Iterator[bytes]:

@@ -238,8 +238,8 @@ def delete(
     if form is not OutputForm.TABLE:
         print_item({"subject": subject, "versions": numbers, "permanent": permanent}, form)
         return
-    told = ", ".join(map(str, numbers)) or "none"
-    print(f"Subject {subject}, {'removed' if permanent else 'deleted'} versions: {told}.")
+    shown = ", ".join(map(str, numbers)) or "none"
+    print(f"Subject {subject}, {'removed' if permanent else 'deleted'} versions: {shown}.")
 
 
 def _read(file: str) -> str:
@@ -258,8 +258,8 @@ def _kind(given: KindName | None, file: str) -> Kind:
 def _references(texts: list[str] | None) -> list[SchemaReference]:
     references = []
     for text in texts or []:
-        name, equals, place = text.partition("=")
-        subject, colon, version = place.rpartition(":")
+        name, equals, target = text.partition("=")
+        subject, colon, version = target.rpartition(":")
         if not (equals and colon and name and subject and version.isdecimal()):
             raise InvalidRequest(f"--reference {text} is not NAME=SUBJECT:VERSION.")
         references.append(SchemaReference(name, subject, int(version)))

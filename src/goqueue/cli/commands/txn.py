@@ -162,19 +162,21 @@ def _abort_hanging(
     start_offset: int,
     is_sure: bool,
 ) -> None:
-    place = partitions_of(client, topic, only=partition)
+    partitions = partitions_of(client, topic, only=partition)
     found = [
-        each for each in client.transactions.open_in(place) if each.start_offset == start_offset
+        each
+        for each in client.transactions.open_in(partitions)
+        if each.start_offset == start_offset
     ]
     if not found:
         raise InvalidTransactionState(
-            f"No open transaction begins at offset {start_offset} of {place[0]}; "
+            f"No open transaction begins at offset {start_offset} of {partitions[0]}; "
             "`goqueue txn list --hanging` shows their first offsets."
         )
-    question = f"Abort the transaction of producer {found[0].producer_id} in {place[0]}"
+    question = f"Abort the transaction of producer {found[0].producer_id} in {partitions[0]}"
     confirm(ctx, client, question, yes=is_sure)
     client.transactions.abort_in(found[0])
-    print(f"The transaction of producer {found[0].producer_id} in {place[0]} is aborted.")
+    print(f"The transaction of producer {found[0].producer_id} in {partitions[0]} is aborted.")
 
 
 def _as_item(found: TransactionDescription) -> dict[str, object]:

@@ -21,15 +21,15 @@ from goqueue.client.http.consumers import (
     StreamConsumer,
     Tally,
 )
-from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
-from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer
-from goqueue.client.http.queue_answers import (
+from goqueue.client.http.group_results import (
     Lanes,
     PeekedMessage,
     QueueGroup,
     QueueStats,
     StreamGroup,
 )
+from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
+from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer
 from goqueue.client.http.reading import AsyncMessageReader, MessageReader
 from goqueue.client.http.requests.cluster import PartitionState
 from goqueue.client.http.requests.dead_letters import DeadLetter, LetterFilter, Redrive

@@ -31,7 +31,7 @@ from goqueue.client.http.consumers.membership import Membership, OnRebalance, St
 from goqueue.client.http.consumers.stream_consumer import AsyncStreamConsumer
 from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
-from goqueue.client.http.moments import Duration, Place, duration_ms
+from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import AsyncProducer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, AsyncMessageReader, OnDamage, Progress
@@ -50,7 +50,7 @@ from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, Transacti
 from goqueue.client.http.schemas import AsyncSchemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import AsyncShell, async_call
-from goqueue.client.http.steps import take_steps_async
+from goqueue.client.http.steps import run_steps_async
 from goqueue.client.http.transactions import (
     AsyncQueries,
     AsyncTransaction,
@@ -86,7 +86,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
     ) -> list[Published]:
         """Publish messages in order; raise `PartlyPublished` if some were not published."""
-        return await take_steps_async(publish_all(topic, messages, acks), self._transport)
+        return await run_steps_async(publish_all(topic, messages, acks), self._transport)
 
     def producer(
         self, settings: ProducerSettings | None = None, *, acks: Acks = "all"
@@ -100,8 +100,8 @@ class AsyncClient(AsyncShell[MessageRequests]):
         *,
         partition: int | None = None,
         offset: int | None = None,
-        from_: Place | None = None,
-        until: Place | None = None,
+        from_: Position | None = None,
+        until: Position | None = None,
         cursor: str = "",
         limit: int | None = None,
         on_damage: OnDamage | None = None,
@@ -116,7 +116,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         *,
         partition: int | None = None,
         offset: int | None = None,
-        from_: Place | None = "latest",
+        from_: Position | None = "latest",
         cursor: str = "",
         limit: int | None = None,
         wait: Duration = FOLLOW_WAIT_SECONDS,

@@ -24,7 +24,7 @@ from goqueue.client.http.consumers.membership import Membership, OnRebalance, St
 from goqueue.client.http.consumers.stream_consumer import StreamConsumer
 from goqueue.client.http.consumers.workload import ConsumerSettings
 from goqueue.client.http.messages import Acks, Data, Outgoing, Published
-from goqueue.client.http.moments import Duration, Place, duration_ms
+from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import Producer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
@@ -43,7 +43,7 @@ from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, Transacti
 from goqueue.client.http.schemas import Schemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import Shell, call
-from goqueue.client.http.steps import take_steps
+from goqueue.client.http.steps import run_steps
 from goqueue.client.http.transactions import Queries, Script, Transaction, Transactions
 from goqueue.client.http.transport import Transport
 from goqueue.wire.http.bodies.groups import PartitionReset
@@ -74,7 +74,7 @@ class Client(Shell[MessageRequests]):
         self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
     ) -> list[Published]:
         """Publish messages in order; raise `PartlyPublished` if some were not published."""
-        return take_steps(publish_all(topic, messages, acks), self._transport)
+        return run_steps(publish_all(topic, messages, acks), self._transport)
 
     def producer(self, settings: ProducerSettings | None = None, *, acks: Acks = "all") -> Producer:
         """Publish in the background, in batches, with a future for each message."""
@@ -86,8 +86,8 @@ class Client(Shell[MessageRequests]):
         *,
         partition: int | None = None,
         offset: int | None = None,
-        from_: Place | None = None,
-        until: Place | None = None,
+        from_: Position | None = None,
+        until: Position | None = None,
         cursor: str = "",
         limit: int | None = None,
         on_damage: OnDamage | None = None,
@@ -102,7 +102,7 @@ class Client(Shell[MessageRequests]):
         *,
         partition: int | None = None,
         offset: int | None = None,
-        from_: Place | None = "latest",
+        from_: Position | None = "latest",
         cursor: str = "",
         limit: int | None = None,
         wait: Duration = FOLLOW_WAIT_SECONDS,

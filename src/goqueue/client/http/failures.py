@@ -133,16 +133,16 @@ def unreachable(url: str, reason: object) -> Failure:
 
 def answer_lost(url: str, reason: object) -> Failure:
     text = (
-        f"The connection to {url} broke before the answer came ({reason}); the request may or may "
-        "not have been done."
+        f"The connection to {url} broke before the response ({reason}); the request may or may "
+        "not have been executed."
     )
     return Failure(ConnectionLost(text), is_passing=True, is_uncertain=True)
 
 
 def answer_late(url: str, seconds: float) -> Failure:
     text = (
-        f"{url} did not answer within {seconds:g} s; the request may or may not have been done. "
-        "Allow more time (answer_ms_max), or look whether it was."
+        f"{url} did not answer within {seconds:g} s; the request may or may not have been "
+        "executed. Allow more time (answer_ms_max), or check whether it was."
     )
     return Failure(with_text(errors.RequestTimedOut, text), is_passing=True, is_uncertain=True)
 

@@ -9,7 +9,7 @@ from goqueue.model.errors import InvalidRequest
 
 Duration: TypeAlias = float | timedelta  # a number is in seconds
 Moment: TypeAlias = datetime | int  # a number is in milliseconds since 1970
-Place: TypeAlias = str | datetime | int | timedelta  # also "earliest"; a timedelta before now
+Position: TypeAlias = str | datetime | int | timedelta  # also "earliest"; a timedelta before now
 
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,9 +21,9 @@ def duration_ms(duration: Duration) -> int:
         try:
             duration = timedelta(seconds=duration)
         except (OverflowError, ValueError):
-            raise InvalidRequest(f"{duration} s is no duration that can be waited.") from None
+            raise InvalidRequest(f"{duration} s is not a valid duration.") from None
     if duration < timedelta(0):
-        raise InvalidRequest(f"A duration cannot be negative, and {duration} is.")
+        raise InvalidRequest(f"A duration cannot be negative: {duration}.")
     return -(-duration // _MILLISECOND)
 
 
@@ -39,10 +39,10 @@ def moment_ms(moment: Moment) -> int:
     return -(-(moment - _EPOCH) // _MILLISECOND)
 
 
-def place_text(place: Place) -> str:
+def position_text(position: Position) -> str:
     """A start or end position as a query parameter."""
-    if isinstance(place, str):
-        return place
-    if isinstance(place, timedelta):
-        return f"{duration_ms(place)}ms"
-    return str(moment_ms(place))
+    if isinstance(position, str):
+        return position
+    if isinstance(position, timedelta):
+        return f"{duration_ms(position)}ms"
+    return str(moment_ms(position))

@@ -27,7 +27,7 @@ from goqueue.client.http.steps import Steps
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
-_CLOSED = "This producer is closed; make another one."
+_CLOSED = "This producer is closed; create another one."
 _requests = MessageRequests()
 
 
@@ -260,7 +260,7 @@ def _outgoing(value: Data | Outgoing | None, key: Data | None, fields: dict[str,
     if not isinstance(value, Outgoing):
         return Outgoing(value, key, **fields)
     if key is not None or fields:
-        raise InvalidRequest("A whole message has its key and all else; give nothing beside it.")
+        raise InvalidRequest("An Outgoing has its own key and fields; pass nothing beside it.")
     return value
 
 

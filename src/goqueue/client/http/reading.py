@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from goqueue.client.http.messages import Message
-from goqueue.client.http.moments import Duration, Place
+from goqueue.client.http.moments import Duration, Position
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests.messages import MessageRequests, Page
 from goqueue.client.http.requests.topics import TopicRequests
@@ -39,8 +39,8 @@ class Progress:
     topic: str
     partition: int | None = None
     offset: int | None = None
-    from_: Place | None = None
-    until: Place | None = None
+    from_: Position | None = None
+    until: Position | None = None
     is_followed: bool = False
     count_max: int | None = None
     on_damage: OnDamage | None = None
@@ -57,7 +57,7 @@ class Progress:
 
     def take(self) -> Message | None:
         """Return the next message that was fetched."""
-        self._tell_damage()
+        self._report_damage()
         if self.count_max == 0:
             self.is_at_end = True
             return None
@@ -129,14 +129,14 @@ class Progress:
             is_idle = not page.damaged and (is_first or not has_moved)
             self.is_at_end = is_idle and not self.is_followed
 
-    def _tell_damage(self) -> None:
+    def _report_damage(self) -> None:
         while self.damaged:
             damage = self.damaged.popleft()
             if self.on_damage is None:
                 raise CorruptBatch(
                     f"Records of {self.topic}/{damage.partition} from offset {damage.offset} to "
-                    f"{damage.next_offset - 1} cannot be read: {damage.detail} Ask for the next "
-                    "message to go on behind them, or give on_damage."
+                    f"{damage.next_offset - 1} cannot be read: {damage.detail} Request the "
+                    "next message to continue after them, or set on_damage."
                 )
             self.on_damage(damage)
 

@@ -22,9 +22,9 @@ T = TypeVar("T")
 class Repeat(enum.Enum):
     """The effect of repeating a request whose response was lost."""
 
-    HARMLESS = "harmless"  # idempotent
+    IDEMPOTENT = "idempotent"
     PUBLISHES = "publishes"  # the messages may be stored twice; the caller decides
-    CONFUSES = "confuses"  # the second response would describe the effect of the first request
+    AMBIGUOUS = "ambiguous"  # the second response would describe the effect of the first request
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Request(Generic[T]):
     read: Callable[[bytes], T]
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
-    repeat: Repeat = Repeat.HARMLESS
+    repeat: Repeat = Repeat.IDEMPOTENT
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_ms: int = 0  # a long poll's wait, in addition to the response timeout
 
@@ -70,8 +70,8 @@ def reading(kind: type[T]) -> Callable[[bytes], T]:
             return decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BrokerRefused(
-                f"The answer is not what was asked for ({error}); is this the address of a GoQueue "
-                "broker of this version?"
+                f"The response has an unexpected format ({error}); is this the address of a "
+                "GoQueue broker of this version?"
             ) from error
 
     return read

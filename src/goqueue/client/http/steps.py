@@ -19,23 +19,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Callback:
     """A callback of the user; with coroutines it may be a coroutine function."""
 
     function: Callable[..., object]
-    about: object
+    argument: object
 
 
-Step: TypeAlias = Request[Any] | Tell
+Step: TypeAlias = Request[Any] | Callback
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def take_steps(steps: Steps[T], transport: Transport) -> T:
+def run_steps(steps: Steps[T], transport: Transport) -> T:
     try:
         step = next(steps)
         while True:
-            if isinstance(step, Tell):
-                step.function(step.about)
+            if isinstance(step, Callback):
+                step.function(step.argument)
                 step = next(steps)
                 continue
             try:
@@ -49,14 +49,14 @@ def take_steps(steps: Steps[T], transport: Transport) -> T:
         return result
 
 
-async def take_steps_async(steps: Steps[T], transport: AsyncTransport) -> T:
+async def run_steps_async(steps: Steps[T], transport: AsyncTransport) -> T:
     try:
         step = next(steps)
         while True:
-            if isinstance(step, Tell):
-                told = step.function(step.about)
-                if inspect.isawaitable(told):
-                    await told
+            if isinstance(step, Callback):
+                returned = step.function(step.argument)
+                if inspect.isawaitable(returned):
+                    await returned
                 step = next(steps)
                 continue
             try:

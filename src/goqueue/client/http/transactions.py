@@ -32,7 +32,7 @@ from goqueue.client.http.moments import Duration, Moment
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
-from goqueue.client.http.steps import Steps, take_steps, take_steps_async
+from goqueue.client.http.steps import Steps, run_steps, run_steps_async
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest, TransactionAbortable
 from goqueue.model.names import TopicPartition
@@ -40,7 +40,7 @@ from goqueue.wire.http.bodies.transactions import Begun
 from goqueue.wire.http.fields import Priority
 
 RECEIPTS_MAX = 1000  # in one request
-Places: TypeAlias = Mapping[TopicPartition, int] | Iterable[Message]
+Positions: TypeAlias = Mapping[TopicPartition, int] | Iterable[Message]
 
 _requests = TransactionRequests()
 
@@ -98,7 +98,7 @@ class Script:
 
     def begin(self) -> Steps[None]:
         if self._begun is not None:
-            raise InvalidRequest("A transaction is used once; make another one.")
+            raise InvalidRequest("A transaction is used once; create another one.")
         self._begun = yield _requests.begin(self._transactional_id, timeout=self._timeout)
 
     def publish(self, topic: str, messages: Iterable[Outgoing | Data]) -> Steps[list[Published]]:
@@ -127,14 +127,16 @@ class Script:
                     if error is not None:
                         raise error
 
-    def commit_offsets(self, group: str, member: Membership | None, places: Places) -> Steps[None]:
+    def commit_offsets(
+        self, group: str, member: Membership | None, positions: Positions
+    ) -> Steps[None]:
         offsets: dict[TopicPartition, int] = {}
-        if isinstance(places, Mapping):
-            offsets.update(places)
+        if isinstance(positions, Mapping):
+            offsets.update(positions)
         else:
-            for one in places:
-                place = TopicPartition(one.topic, one.partition)
-                offsets[place] = max(offsets.get(place, 0), one.offset + 1)
+            for one in positions:
+                partition = TopicPartition(one.topic, one.partition)
+                offsets[partition] = max(offsets.get(partition, 0), one.offset + 1)
         requests = self._in()
         if offsets:
             refused = yield requests.commit_offsets(
@@ -176,7 +178,7 @@ class Script:
 
     def _in(self) -> InTransaction:
         if self._is_ended:
-            raise InvalidRequest("This transaction has ended; make another one.")
+            raise InvalidRequest("This transaction has ended; create another one.")
         return InTransaction(self.begun.id)
 
 
@@ -217,34 +219,34 @@ class Transaction:
 
     def publish_many(self, topic: str, messages: Iterable[Outgoing | Data]) -> list[Published]:
         """Publish messages in order; if one is refused, raise its error."""
-        return take_steps(self._script.publish(topic, messages), self._transport)
+        return run_steps(self._script.publish(topic, messages), self._transport)
 
     def ack(self, *messages: ReceivedMessage) -> None:
         """Acknowledge these messages of a queue with the commit.
 
         Raise `StaleReceipt` if this consumer no longer holds one of them.
         """
-        take_steps(self._script.ack(messages), self._transport)
+        run_steps(self._script.ack(messages), self._transport)
 
-    def commit_offsets(self, group: StreamConsumer | str, places: Places) -> None:
+    def commit_offsets(self, group: StreamConsumer | str, positions: Positions) -> None:
         """Move a stream group past these messages, or to these offsets, with the commit.
 
         For a group that has members, give the consumer that owns the partitions.
         """
         member = None if isinstance(group, str) else group.membership
         name = group if isinstance(group, str) else group.membership.requests.group
-        take_steps(self._script.commit_offsets(name, member, places), self._transport)
+        run_steps(self._script.commit_offsets(name, member, positions), self._transport)
 
     def commit(self) -> None:
         """Commit now; all readers can see its effects when this returns."""
-        take_steps(self._script.commit(), self._transport)
+        run_steps(self._script.commit(), self._transport)
 
     def abort(self) -> None:
         """Abort: nothing of it takes effect."""
-        take_steps(self._script.abort(), self._transport)
+        run_steps(self._script.abort(), self._transport)
 
     def __enter__(self) -> Self:
-        take_steps(self._script.begin(), self._transport)
+        run_steps(self._script.begin(), self._transport)
         return self
 
     def __exit__(
@@ -253,7 +255,7 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        take_steps(self._script.leave(error), self._transport)
+        run_steps(self._script.leave(error), self._transport)
 
 
 class AsyncTransaction:
@@ -295,35 +297,35 @@ class AsyncTransaction:
         self, topic: str, messages: Iterable[Outgoing | Data]
     ) -> list[Published]:
         """Publish messages in order; if one is refused, raise its error."""
-        return await take_steps_async(self._script.publish(topic, messages), self._transport)
+        return await run_steps_async(self._script.publish(topic, messages), self._transport)
 
     async def ack(self, *messages: ReceivedMessage) -> None:
         """Acknowledge these messages of a queue with the commit.
 
         Raise `StaleReceipt` if this consumer no longer holds one of them.
         """
-        await take_steps_async(self._script.ack(messages), self._transport)
+        await run_steps_async(self._script.ack(messages), self._transport)
 
-    async def commit_offsets(self, group: AsyncStreamConsumer | str, places: Places) -> None:
+    async def commit_offsets(self, group: AsyncStreamConsumer | str, positions: Positions) -> None:
         """Move a stream group past these messages, or to these offsets, with the commit.
 
         For a group that has members, give the consumer that owns the partitions.
         """
         member = None if isinstance(group, str) else group.membership
         name = group if isinstance(group, str) else group.membership.requests.group
-        steps = self._script.commit_offsets(name, member, places)
-        await take_steps_async(steps, self._transport)
+        steps = self._script.commit_offsets(name, member, positions)
+        await run_steps_async(steps, self._transport)
 
     async def commit(self) -> None:
         """Commit now; all readers can see its effects when this returns."""
-        await take_steps_async(self._script.commit(), self._transport)
+        await run_steps_async(self._script.commit(), self._transport)
 
     async def abort(self) -> None:
         """Abort: nothing of it takes effect."""
-        await take_steps_async(self._script.abort(), self._transport)
+        await run_steps_async(self._script.abort(), self._transport)
 
     async def __aenter__(self) -> Self:
-        await take_steps_async(self._script.begin(), self._transport)
+        await run_steps_async(self._script.begin(), self._transport)
         return self
 
     async def __aexit__(
@@ -332,4 +334,4 @@ class AsyncTransaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await take_steps_async(self._script.leave(error), self._transport)
+        await run_steps_async(self._script.leave(error), self._transport)

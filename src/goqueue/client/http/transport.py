@@ -58,7 +58,7 @@ class Attempts:
     def _may_go_on(self, failure: Failure) -> bool:
         if not failure.is_passing or self.failed >= self.settings.retries_max:
             return False
-        if not failure.is_uncertain or self.request.repeat is Repeat.HARMLESS:
+        if not failure.is_uncertain or self.request.repeat is Repeat.IDEMPOTENT:
             return True
         return self.request.repeat is Repeat.PUBLISHES and self.settings.repeats_publishes
 
@@ -95,7 +95,7 @@ class Transport:
 
     def _try(self, request: Request[Any]) -> bytes | Failure:
         if self._closed.is_set():
-            raise InvalidRequest("This client is closed; make another one.")
+            raise InvalidRequest("This client is closed; create another one.")
         try:
             answer = self._http.request(**_arguments(request, self.settings))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -136,7 +136,7 @@ class AsyncTransport:
 
     async def _try(self, request: Request[Any]) -> bytes | Failure:
         if self._is_closed:
-            raise InvalidRequest("This client is closed; make another one.")
+            raise InvalidRequest("This client is closed; create another one.")
         try:
             answer = await self._http.request(**_arguments(request, self.settings))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -187,7 +187,7 @@ def _failure_of(
 ) -> Failure:
     reason = str(error) or type(error).__name__
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        return Failure(InvalidRequest(f"{url} cannot be asked: {reason}."), is_passing=False)
+        return Failure(InvalidRequest(f"{url} is not a valid address: {reason}."), is_passing=False)
     if isinstance(error, _NOT_SENT):
         return unreachable(url, reason)
     if isinstance(error, httpx.TimeoutException):

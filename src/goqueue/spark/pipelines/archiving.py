@@ -78,7 +78,7 @@ def archive(
     """Append the new records of topics to an archive, as one manifest."""
     if layout not in LAYOUTS:
         raise InvalidRequest(f"The layout is {layout!r}; give one of {', '.join(LAYOUTS)}.")
-    place = folder_of(folder)
+    path = folder_of(folder)
     began = time.time()
     options = ReadOptions(
         bootstrap=bootstrap,
@@ -88,17 +88,17 @@ def archive(
         split_bytes=split_bytes,
         records_per_task_max=records_per_task_max,
     )
-    with locked(place):
-        held = load_archive(place)
+    with locked(path):
+        held = load_archive(path)
         refuse_snapshot(held)
         strays = held.remove_strays()
         plan = plan_archive(options, held)
-        work = partial(archive_piece, plan.options, place, layout)
+        work = partial(archive_piece, plan.options, path, layout)
         pieces = run_units(spark, plan.tasks, work, on_progress=on_progress)
         manifest = None
         if plan.ranges or plan.losses:
             manifest = manifest_of(held, plan, pieces, started_at_ms=int(began * 1000))
-            commit(place, manifest)
+            commit(path, manifest)
     return ArchiveResult(manifest, strays, time.time() - began)
 
 

@@ -89,8 +89,8 @@ def _marked(records: DataFrame, *, keeps_tombstones: bool, keeps_keyless: bool) 
 
     keyed = records.where(col("key").isNotNull())
     last = keyed.groupBy("topic", "partition", "key").agg(max("offset").alias("offset"))
-    places = ["topic", "partition", "offset"]
-    latest = keyed.join(last.select(*places), places, "left_semi")
+    position_columns = ["topic", "partition", "offset"]
+    latest = keyed.join(last.select(*position_columns), position_columns, "left_semi")
     # A key moves when partitions are added; offsets of two partitions cannot be compared.
     newest_first = Window.partitionBy("topic", "key").orderBy(
         col("timestamp").desc(), col("partition").desc()
@@ -121,11 +121,11 @@ def compact(
     """Create a new snapshot of the latest records of a topic, or of an archive."""
     if (archive is None) == (topic is None):
         raise InvalidRequest("Name an archive or a topic to compact, one of them.")
-    place, began = folder_of(folder), time.time()
-    if archive is not None and folder_of(archive) == place:
+    path, began = folder_of(folder), time.time()
+    if archive is not None and folder_of(archive) == path:
         raise InvalidRequest("An archive cannot be compacted into itself; name another folder.")
-    with locked(place):
-        held = load_archive(place)
+    with locked(path):
+        held = load_archive(path)
         refuse_appended(held)
         strays = held.remove_strays()
         source = (
@@ -139,9 +139,9 @@ def compact(
                 source.records, keeps_tombstones=keeps_tombstones, keeps_keyless=keeps_keyless
             )
             with plain_errors(), watched(spark, on_progress):
-                written = write_snapshot(marked, place, layout)
+                written = write_snapshot(marked, path, layout)
             manifest = _manifest(held, source, written, started_at_ms=int(began * 1000))
-            commit(place, manifest)
+            commit(path, manifest)
     return CompactResult(manifest, strays, time.time() - began)
 
 

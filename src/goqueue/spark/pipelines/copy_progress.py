@@ -170,5 +170,5 @@ def is_within(offsets: Ints, ranges: Sequence[tuple[int, int]]) -> np.ndarray[An
     """Return which offsets are in one of the ranges, which are in order."""
     firsts = np.array([first for first, _ in ranges], np.int64)
     lasts = np.array([last for _, last in ranges], np.int64)
-    place = np.searchsorted(firsts, offsets, side="right") - 1
-    return (place >= 0) & (offsets <= lasts[np.maximum(place, 0)])
+    index = np.searchsorted(firsts, offsets, side="right") - 1
+    return (index >= 0) & (offsets <= lasts[np.maximum(index, 0)])

@@ -117,7 +117,7 @@ def target_digest(bootstrap: str, wanted: OffsetRange, ranges: list[tuple[int, i
 
 def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the records as they were before they were marked."""
-    place = batch.schema.get_field_index("headers")
+    index = batch.schema.get_field_index("headers")
     headers = batch["headers"]
     if headers.null_count == len(batch):
         return batch
@@ -127,4 +127,4 @@ def without_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
         else kept
         for row in headers.to_pylist()
     ]
-    return batch.set_column(place, batch.schema.field(place), pa.array(bare, headers.type))
+    return batch.set_column(index, batch.schema.field(index), pa.array(bare, headers.type))

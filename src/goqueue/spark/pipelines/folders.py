@@ -39,9 +39,9 @@ class FileTaken(GoQueueError):
         super().__init__(f"{file} is there already: another run was faster. Start again.")
 
 
-def folder_of(place: str | Path) -> Path:
+def folder_of(path: str | Path) -> Path:
     """Parse a folder given by a user: a path, or a file URI."""
-    text = str(place)
+    text = str(path)
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
     scheme, colon, _ = text.partition("://")

@@ -134,10 +134,10 @@ def read_lag(folder: str | Path, *, from_ms: int = 0) -> list[LagSample]:
 
 def lag_history(spark: SparkSession, folder: str | Path) -> DataFrame:
     """Return the whole history as a table."""
-    place = folder_of(folder)
-    files = _files(place, 0)
+    path = folder_of(folder)
+    files = _files(path, 0)
     if not files:
-        raise InvalidRequest(f"{place} holds no lag yet; run `goqueue pipeline run lag` first.")
+        raise InvalidRequest(f"{path} holds no lag yet; run `goqueue pipeline run lag` first.")
     return spark.read.parquet(*map(str, files))
 
 

@@ -208,19 +208,19 @@ def redrive(
     on_progress: Callable[[int, int], object] | None = None,
 ) -> RedriveResult:
     """Redrive these letters through the broker; those redriven before are skipped."""
-    places = [
+    positions = [
         (row["partition"], row["offset"])
         for row in letters.select("partition", "offset").limit(REDRIVE_LETTERS_MAX + 1).collect()
     ]
-    if len(places) > REDRIVE_LETTERS_MAX:
+    if len(positions) > REDRIVE_LETTERS_MAX:
         raise InvalidRequest(
             f"More than {REDRIVE_LETTERS_MAX:,} letters are selected; select fewer, or bring all "
             f"of a reason back with `goqueue queue redrive {topic} --reason ...`."
         )
     box = client.dead_letters(topic, dead_letter_topic=dead_letter_topic)
     done: list[Redrive] = []
-    for at in range(0, len(places), LETTERS_PER_JOB):
-        some = sorted(places)[at : at + LETTERS_PER_JOB]
+    for at in range(0, len(positions), LETTERS_PER_JOB):
+        some = sorted(positions)[at : at + LETTERS_PER_JOB]
         job = box.redrive(letters=some, keep_copy=keep_copy, rate_per_s=rate_per_s)
         while not job.is_ended:
             time.sleep(_POLL_S)
@@ -229,9 +229,9 @@ def redrive(
             raise RedriveFailed(f"Redrive {job.id} is {job.state}: {job.problem or 'no reason'}")
         done.append(job)
         if on_progress is not None:
-            on_progress(at + len(some), len(places))
+            on_progress(at + len(some), len(positions))
     return RedriveResult(
-        selected=len(places),
+        selected=len(positions),
         moved=sum(job.moved for job in done),
         passed_over=sum(job.passed_over for job in done),
         jobs=tuple(job.id for job in done),

@@ -220,18 +220,18 @@ def settled_plan(
         raise InvalidRequest(
             f"{file} was written by another version of this program; give the new run another name."
         )
-    asked = msgspec.structs.replace(
+    requested = msgspec.structs.replace(
         wanted,
         copy_id=plan.copy_id,
         manifests=plan.manifests,
         topic_id=plan.topic_id,
         ranges=plan.ranges,
     )
-    if asked != plan:
+    if requested != plan:
         differing = [
             name
             for name in ReplayPlan.__struct_fields__
-            if getattr(asked, name) != getattr(plan, name)
+            if getattr(requested, name) != getattr(plan, name)
         ]
         raise InvalidRequest(
             f"A run of this name was begun with another {', '.join(differing)} ({file}); give the "

@@ -50,10 +50,10 @@ def write_report(
     samples = read_lag(lag) if lag is not None else []
     triages = read_triages(dead_letters) if dead_letters is not None else []
     page = report_page(held, samples, triages, now_ms=now_ms, lag_bound=lag_bound)
-    place = Path(file).expanduser().absolute()
-    folder_of(place.parent)
-    write_over(place, page.encode())
-    return place
+    path = Path(file).expanduser().absolute()
+    folder_of(path.parent)
+    write_over(path, page.encode())
+    return path
 
 
 def report_page(
@@ -288,24 +288,26 @@ def _moment(time_ms: int | None) -> str | None:
 def _table(names: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> str:
     shown = rows[:ROWS_MAX]
     # A column of numbers is right-aligned, including its name.
-    places = [any(isinstance(row[at], int | float) for row in shown) for at in range(len(names))]
+    are_numbers = [
+        any(isinstance(row[at], int | float) for row in shown) for at in range(len(names))
+    ]
     head = "".join(
-        f"<th{_place(is_number)}>{escape(name)}</th>"
-        for name, is_number in zip(names, places, strict=True)
+        f"<th{_alignment(is_number)}>{escape(name)}</th>"
+        for name, is_number in zip(names, are_numbers, strict=True)
     )
-    body = "".join(f"<tr>{''.join(map(_cell, row, places))}</tr>" for row in shown)
+    body = "".join(f"<tr>{''.join(map(_cell, row, are_numbers))}</tr>" for row in shown)
     more = len(rows) - ROWS_MAX
     note = f'<p class="none">and {more:,} more</p>' if more > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
-def _place(is_number: bool) -> str:
+def _alignment(is_number: bool) -> str:
     return ' class="number"' if is_number else ""
 
 
 def _cell(value: Cell, is_number: bool) -> str:
     text = f"{value:,}" if isinstance(value, int | float) else value
-    return f"<td{_place(is_number)}>{escape('-' if text is None else text)}</td>"
+    return f"<td{_alignment(is_number)}>{escape('-' if text is None else text)}</td>"
 
 
 _PAGE = """<!doctype html>

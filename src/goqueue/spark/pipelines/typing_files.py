@@ -102,9 +102,9 @@ def type_records(
 ) -> TypedPiece:
     """Type records, which have all columns of the data source, and write them."""
     decoders = column_decoders(typed, typed.schemas)
-    place = f"topic={quote(partition.topic, safe='')}/partition={partition.partition}"
-    good = _File(table, table / DATA / place, partition.partition)
-    bad = _File(table, table / UNDECODABLE / place, partition.partition)
+    subfolder = f"topic={quote(partition.topic, safe='')}/partition={partition.partition}"
+    good = _File(table, table / DATA / subfolder, partition.partition)
+    bad = _File(table, table / UNDECODABLE / subfolder, partition.partition)
     digest = Digest()
     try:
         for batch in batches:

@@ -132,8 +132,8 @@ class TypedTable:
         named = {self.folder / file.path for file in self.files}
         strays = [
             file
-            for place in (DATA, UNDECODABLE)
-            for file in (self.folder / place).rglob("*")
+            for subfolder in (DATA, UNDECODABLE)
+            for file in (self.folder / subfolder).rglob("*")
             if file.is_file() and file not in named
         ]
         strays += [file for file in (self.folder / MANIFESTS).glob("*") if is_fresh(file)]

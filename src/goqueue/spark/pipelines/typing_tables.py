@@ -110,7 +110,7 @@ def typed(
     """
     from goqueue.spark.pipelines.typing_schemas import grown_schema
 
-    place, began = folder_of(folder), time.time()
+    path, began = folder_of(folder), time.time()
     options = ReadOptions(
         bootstrap=bootstrap or "",
         topics=(topic or "",),
@@ -119,8 +119,8 @@ def typed(
         split_bytes=split_bytes,
         records_per_task_max=records_per_task_max,
     )
-    with locked(place):
-        held = load_table(place)
+    with locked(path):
+        held = load_table(path)
         strays = held.remove_strays()
         plan = _plan(held, options, archive, topic)
         if not plan.units and not plan.losses:
@@ -131,10 +131,10 @@ def typed(
             columns["key"] = ColumnTyping(named, key_version, option_prefix="schema.key")
         schemas = load_schemas(TypingOptions(registry.rstrip("/"), columns))
         schema = grown_schema(held, schemas)
-        work = partial(type_unit, plan.origin, schemas, place)
+        work = partial(type_unit, plan.origin, schemas, path)
         pieces = run_units(spark, plan.units, work, on_progress=on_progress)
         manifest = _manifest(held, plan, schemas, schema, pieces, int(began * 1000))
-        commit_table(place, manifest)
+        commit_table(path, manifest)
     return TypedResult(manifest, strays, time.time() - began)
 
 

@@ -36,7 +36,7 @@ from goqueue.model.errors import (
 from goqueue.model.names import TopicPartition
 from goqueue.model.queries import PREFIX, Attempt
 from goqueue.spark.connecting import PATIENCE_MS
-from goqueue.spark.queues.offsets import Place, QueueOffset
+from goqueue.spark.queues.offsets import MessagePosition, QueueOffset
 from goqueue.spark.queues.options import QueueOptions
 
 PAGE_MESSAGES = 1_000  # per call
@@ -63,7 +63,7 @@ class Held(NamedTuple):
 
     run: int
     transaction: str
-    places: list[Place]
+    positions: list[MessagePosition]
 
 
 def carrier(http: str) -> Transport:
@@ -182,15 +182,15 @@ class QueueEpochs:
         run = self._run_of(query)
         attempt = Attempt(query, run, epoch, uuid.uuid4().hex[:16])
         begun = self._carrier.send(QueryRequests().begin(attempt, timeout=OPEN_S))
-        places: list[Place] = []
+        positions: list[MessagePosition] = []
         try:
             while page:
-                places += self._hold(begun.id, page)
+                positions += self._hold(begun.id, page)
                 page = pages.next()
-            if places:
+            if positions:
                 hold_s = self._options.hold_ms / 1000
                 self._carrier.send(QueryRequests().prepare(begun.id, timeout=hold_s))
-                return Held(run, begun.id, places)
+                return Held(run, begun.id, positions)
         except BaseException:
             self.release(begun.id)
             raise
@@ -200,13 +200,15 @@ class QueueEpochs:
     def commit(self, offset: QueueOffset) -> None:
         commit_epoch(self._carrier, offset)
 
-    def _hold(self, transaction: str, page: Sequence[ReceivedMessage]) -> list[Place]:
+    def _hold(self, transaction: str, page: Sequence[ReceivedMessage]) -> list[MessagePosition]:
         """Acknowledge messages in the transaction; return those that it now holds."""
         receipts = [one.receipt for one in page]
         request = InTransaction(transaction).ack(self._options.group, receipts)
         outcomes = self._carrier.send(request)
         return [
-            Place(TopicPartition(one.topic, one.partition), one.offset, one.attempt, one.priority)
+            MessagePosition(
+                TopicPartition(one.topic, one.partition), one.offset, one.attempt, one.priority
+            )
             for one, error in zip(page, outcomes, strict=True)
             if error is None
         ]

@@ -41,7 +41,7 @@ class Run(NamedTuple):
         return self.end - self.first
 
 
-class Place(NamedTuple):
+class MessagePosition(NamedTuple):
     """One received message."""
 
     partition: TopicPartition
@@ -128,10 +128,10 @@ def _read_run(found: Sequence[Any]) -> Run:
     return Run(int(first), int(end), int(deliveries), str(priority))
 
 
-def runs_of(places: Iterable[Place]) -> dict[TopicPartition, list[Run]]:
+def runs_of(positions: Iterable[MessagePosition]) -> dict[TopicPartition, list[Run]]:
     """Group messages into runs by partition and offset; they may be in any order."""
     found: dict[TopicPartition, list[Run]] = {}
-    for partition, offset, deliveries, priority in places:
+    for partition, offset, deliveries, priority in positions:
         found.setdefault(partition, []).append(Run(offset, offset + 1, deliveries, priority))
     return {partition: _joined(sorted(found[partition])) for partition in sorted(found)}
 

@@ -140,7 +140,7 @@ class QueuePlanner:
         if held is None:
             self._spend(0)
             return None
-        runs = runs_of(held.places)
+        runs = runs_of(held.positions)
         end = QueueOffset(
             begun.group,
             begun.query,

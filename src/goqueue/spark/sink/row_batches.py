@@ -45,9 +45,9 @@ class RowWriter:
     def write_columns(self, rows: pa.RecordBatch, columns: Columns) -> list[Batch]:
         """Write rows already converted to columns; return the batches that were sent."""
         closed: list[tuple[TopicPartition, PackedRecords]] = []
-        for topic, places in _by_topic(rows, self._topic):
-            numbers = self._numbers(topic, rows, columns[0], places)
-            for number, chosen in grouped(numbers, places):
+        for topic, row_indexes in _by_topic(rows, self._topic):
+            numbers = self._numbers(topic, rows, columns[0], row_indexes)
+            for number, chosen in grouped(numbers, row_indexes):
                 closed += self._pack(TopicPartition(topic, number), columns, chosen)
         if sum(one.size for one in self._open.values()) > OPEN_BYTES_MAX:
             closed += self._take_open()
@@ -57,16 +57,18 @@ class RowWriter:
         """Send every open batch without waiting for the responses."""
         return self._producer.send_packed(self._take_open())
 
-    def _numbers(self, topic: str, rows: pa.RecordBatch, keys: Column, places: Numbers) -> Numbers:
+    def _numbers(
+        self, topic: str, rows: pa.RecordBatch, keys: Column, row_indexes: Numbers
+    ) -> Numbers:
         """Return the partition of each row: the given one, or that of its key, or any."""
         count = self._producer.partition_count(topic)
-        numbers = np.full(len(places), -1, np.int32)
+        numbers = np.full(len(row_indexes), -1, np.int32)
         if keys is not None:
-            numbers = np.frombuffer(encoder.partitions(keys, count), np.int32)[places]
+            numbers = np.frombuffer(encoder.partitions(keys, count), np.int32)[row_indexes]
         named = _named_partitions(rows)
         if named is not None:
-            _check_partitions(topic, named[places], count)
-            chosen = named[places]
+            _check_partitions(topic, named[row_indexes], count)
+            chosen = named[row_indexes]
             numbers = np.where(chosen == _UNNAMED, numbers, chosen).astype(np.int32)
         is_free = numbers < 0
         if is_free.any():
@@ -75,11 +77,11 @@ class RowWriter:
         return numbers
 
     def _pack(
-        self, partition: TopicPartition, columns: Columns, places: Numbers
+        self, partition: TopicPartition, columns: Columns, row_indexes: Numbers
     ) -> Iterator[tuple[TopicPartition, PackedRecords]]:
         """Add rows to the open batch of a partition; yield the batches that are full."""
-        first, view = 0, places.data
-        while first < len(places):
+        first, view = 0, row_indexes.data
+        while first < len(row_indexes):
             packed = self._open.get(partition)
             if packed is None:
                 packed = self._open[partition] = PackedRecords()
@@ -90,7 +92,7 @@ class RowWriter:
                 bytes_max=BATCH_BYTES_MAX,
                 records_max=BATCH_RECORDS_MAX,
             )
-            if first < len(places):
+            if first < len(row_indexes):
                 yield partition, self._open.pop(partition)
 
     def _take_open(self) -> list[tuple[TopicPartition, PackedRecords]]:
@@ -99,7 +101,7 @@ class RowWriter:
         return batches
 
 
-def grouped(numbers: Numbers, places: Numbers) -> Iterator[tuple[int, Numbers]]:
+def grouped(numbers: Numbers, row_indexes: Numbers) -> Iterator[tuple[int, Numbers]]:
     """Yield the row indexes of each number, in order."""
     if not len(numbers):
         return
@@ -108,20 +110,20 @@ def grouped(numbers: Numbers, places: Numbers) -> Iterator[tuple[int, Numbers]]:
     order = np.argsort(short, kind="stable")
     cuts = np.flatnonzero(np.diff(numbers[order])) + 1
     for some in np.split(order, cuts):
-        yield int(numbers[some[0]]), np.ascontiguousarray(places[some], np.int32)
+        yield int(numbers[some[0]]), np.ascontiguousarray(row_indexes[some], np.int32)
 
 
 def _by_topic(rows: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Numbers]]:
-    places = np.arange(rows.num_rows, dtype=np.int32)
+    row_indexes = np.arange(rows.num_rows, dtype=np.int32)
     if topic is not None:
-        yield topic, places
+        yield topic, row_indexes
         return
     names = rows.column("topic").dictionary_encode()
     known = names.dictionary.to_pylist()
     if names.null_count or not all(known):
         raise InvalidRequest("A row has no topic: column 'topic' must not be null or empty.")
     indexes = names.indices.to_numpy(zero_copy_only=False).astype(np.int32)
-    for number, some in grouped(indexes, places):
+    for number, some in grouped(indexes, row_indexes):
         yield known[number], some
 
 

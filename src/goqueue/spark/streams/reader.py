@@ -32,7 +32,7 @@ from goqueue.spark.planning import (
     Snapshot,
     check_complete,
     look,
-    place_offsets,
+    position_offsets,
     record_bytes,
     split,
 )
@@ -147,7 +147,7 @@ class Planner:
         """Return where a query without a checkpoint begins."""
         seen = look(self._client, self._options)
         check_complete(self._options, seen)
-        positions = place_offsets(self._client, seen.kept, self._options.start, self._options)
+        positions = position_offsets(self._client, seen.kept, self._options.start, self._options)
         name = "-".join(sorted(seen.ids))
         self._group = self._group or new_group(self._options.group_prefix, name)
         return StreamOffset(self._group, seen.ids, positions)

@@ -36,18 +36,18 @@ class Unfit(Exception):
 
 
 @dataclass(slots=True)
-class Places:
+class Cursors:
     """The current position of each value, and its end."""
 
     data: Bytes
     at: Ints
     ends: Ints
 
-    def some(self, rows: Ints | Bools) -> Places:
-        return Places(self.data, self.at[rows], self.ends[rows])
+    def some(self, rows: Ints | Bools) -> Cursors:
+        return Cursors(self.data, self.at[rows], self.ends[rows])
 
 
-Read = Callable[[Places], pa.Array]
+Read = Callable[[Cursors], pa.Array]
 DecodeColumn = Callable[[pa.Array], pa.Array | None]
 
 
@@ -83,10 +83,10 @@ def read_column(read: Read, column: pa.Array) -> pa.Array | None:
     whole = np.frombuffer(bounds, np.int32)
     offsets = whole[column.offset : column.offset + len(column) + 1].astype(np.int64)
     data = np.frombuffer(bytes(buffer or b"") + _PADDING, np.uint8)
-    places = Places(data, offsets[:-1] + HEAD_BYTES, offsets[1:])
+    cursors = Cursors(data, offsets[:-1] + HEAD_BYTES, offsets[1:])
     try:
-        found = read(places)
-        if not np.array_equal(places.at, places.ends):
+        found = read(cursors)
+        if not np.array_equal(cursors.at, cursors.ends):
             return None
         # Arrow checks here that numbers do not have more digits than their type.
         found.validate(full=True)
@@ -132,10 +132,10 @@ def _plain_reader(writer: Side, reader: Side, shape: Plain) -> Read:
         return _decimal_reader(shape.arrow, writer.node.get("size"))
     match writer.kind, reader.kind:
         case ("int", "int" | "long" | "float" | "double") | ("long", "long" | "float" | "double"):
-            return lambda places: _number(_varints(places), shape)
+            return lambda cursors: _number(_varints(cursors), shape)
         case ("float", "float" | "double") | ("double", "double"):
             kind = np.dtype("<f4" if writer.kind == "float" else "<f8")
-            return lambda places: pa.array(_fixed_numbers(places, kind)).cast(shape.arrow)
+            return lambda cursors: pa.array(_fixed_numbers(cursors, kind)).cast(shape.arrow)
         case ("string" | "bytes", "string" | "bytes"):
             return _text_reader(shape.arrow)
         case ("boolean", "boolean"):
@@ -144,7 +144,7 @@ def _plain_reader(writer: Side, reader: Side, shape: Plain) -> Read:
             return _enum_reader(writer.node, reader.node)
         case ("fixed", "fixed") if writer.node["size"] == reader.node["size"]:
             size = writer.node["size"]
-            return lambda places: _pieces(places, _moved(places, size))
+            return lambda cursors: _pieces(cursors, _moved(cursors, size))
     raise Unfit
 
 
@@ -155,7 +155,7 @@ def _enum_reader(writer: Node, reader: Node) -> Read:
     if None in texts:
         raise Unfit
     symbols = pa.array(texts, pa.string())
-    return lambda places: symbols.take(pa.array(_indexes(places, len(symbols))))
+    return lambda cursors: symbols.take(pa.array(_indexes(cursors, len(symbols))))
 
 
 def _number(values: Ints, shape: Plain) -> pa.Array:
@@ -166,32 +166,32 @@ def _number(values: Ints, shape: Plain) -> pa.Array:
 
 
 def _text_reader(kind: pa.DataType) -> Read:
-    def read(places: Places) -> pa.Array:
-        found = _pieces(places, _moved(places, _varints(places)))
+    def read(cursors: Cursors) -> pa.Array:
+        found = _pieces(cursors, _moved(cursors, _varints(cursors)))
         return found if kind == pa.binary() else found.cast(kind)  # validates UTF-8
 
     return read
 
 
-def _booleans(places: Places) -> pa.Array:
-    values = places.data[_moved(places, 1)]
+def _booleans(cursors: Cursors) -> pa.Array:
+    values = cursors.data[_moved(cursors, 1)]
     if (values > 1).any():
         raise Unfit
     return pa.array(values == 1)
 
 
 def _decimal_reader(kind: pa.DataType, size: int | None) -> Read:
-    def read(places: Places) -> pa.Array:
-        lengths = np.full(len(places.at), size, np.int64) if size else _varints(places)
+    def read(cursors: Cursors) -> pa.Array:
+        lengths = np.full(len(cursors.at), size, np.int64) if size else _varints(cursors)
         if (lengths > _DECIMAL_BYTES).any() or (lengths < 1).any():
             raise Unfit
-        starts = _moved(places, lengths)
+        starts = _moved(cursors, lengths)
         # Bytes are reversed to little-endian, and the sign is extended to the full width.
-        signs = np.where(places.data[starts] >= 128, 255, 0).astype(np.uint8)
+        signs = np.where(cursors.data[starts] >= 128, 255, 0).astype(np.uint8)
         digits = np.repeat(signs[:, None], _DECIMAL_BYTES, axis=1)
         for number in range(int(lengths.max(initial=0))):
             rows = np.flatnonzero(lengths > number)
-            digits[rows, number] = places.data[starts[rows] + lengths[rows] - 1 - number]
+            digits[rows, number] = cursors.data[starts[rows] + lengths[rows] - 1 - number]
         buffer = pa.py_buffer(np.ascontiguousarray(digits))
         return pa.Array.from_buffers(kind, len(starts), [None, buffer])
 
@@ -225,9 +225,9 @@ def _record_reader(writer: Side, reader: Side) -> Read:
     }
     fields = list(own.arrow)
 
-    def read(places: Places) -> pa.Array:
-        columns = {name: one(places) for name, one in readers}
-        everywhere = pa.array(np.zeros(len(places.at), np.int64))
+    def read(cursors: Cursors) -> pa.Array:
+        columns = {name: one(cursors) for name, one in readers}
+        everywhere = pa.array(np.zeros(len(cursors.at), np.int64))
         columns |= {name: one.take(everywhere) for name, one in constants.items()}
         return pa.StructArray.from_arrays([columns[one.name] for one in fields], fields=fields)
 
@@ -254,14 +254,14 @@ def _union_reader(writer: Side, reader: Side) -> Read:
     nodes = writer.node
     present = next(number for number, node in enumerate(nodes) if kind_of(node) != "null")
 
-    def read(places: Places) -> pa.Array:
-        rows = np.flatnonzero(_indexes(places, len(nodes)) == present)
-        if not is_nullable and len(rows) < len(places.at):
+    def read(cursors: Cursors) -> pa.Array:
+        rows = np.flatnonzero(_indexes(cursors, len(nodes)) == present)
+        if not is_nullable and len(rows) < len(cursors.at):
             raise Unfit
-        within = places.some(rows)
+        within = cursors.some(rows)
         found = branch(within)
-        places.at[rows] = within.at
-        return _scattered(found, rows, len(places.at))
+        cursors.at[rows] = within.at
+        return _scattered(found, rows, len(cursors.at))
 
     return read
 
@@ -279,31 +279,31 @@ def _list_reader(parts: Sequence[Read], shape: Shape) -> Read:
     """Read lists, which come in blocks, each with its count; an empty block ends a list."""
     kind = shape.arrow
 
-    def read(places: Places) -> pa.Array:
+    def read(cursors: Cursors) -> pa.Array:
         owners: list[Ints] = []
         items: list[list[pa.Array]] = [[] for _ in parts]
-        lengths = np.zeros(len(places.at), np.int64)
-        open_rows = np.arange(len(places.at))
+        lengths = np.zeros(len(cursors.at), np.int64)
+        open_rows = np.arange(len(cursors.at))
         while len(open_rows):
-            counts = _block_counts(places, open_rows)
+            counts = _block_counts(cursors, open_rows)
             open_rows, counts = open_rows[counts > 0], counts[counts > 0]
             lengths[open_rows] += counts
             if (lengths > ITEMS_MAX).any():
                 raise Unfit
             for number in range(int(counts.max(initial=0))):
                 rows = open_rows[counts > number]
-                within = places.some(rows)
+                within = cursors.some(rows)
                 for one, found in zip(parts, items, strict=True):
                     found.append(one(within))
-                places.at[rows] = within.at
+                cursors.at[rows] = within.at
                 owners.append(rows)
-        return _lists(kind, lengths, owners, items, [one(places.some(open_rows)) for one in parts])
+        return _lists(kind, lengths, owners, items, [one(cursors.some(open_rows)) for one in parts])
 
     return read
 
 
-def _block_counts(places: Places, rows: Ints) -> Ints:
-    within = places.some(rows)
+def _block_counts(cursors: Cursors, rows: Ints) -> Ints:
+    within = cursors.some(rows)
     counts = _varints(within)
     sized = np.flatnonzero(counts < 0)
     if len(sized):  # The size of the block in bytes follows, for readers that skip it.
@@ -311,7 +311,7 @@ def _block_counts(places: Places, rows: Ints) -> Ints:
         _varints(after)
         within.at[sized] = after.at
         counts = np.abs(counts)
-    places.at[rows] = within.at
+    cursors.at[rows] = within.at
     return counts
 
 
@@ -344,12 +344,12 @@ def _has_twins(keys: pa.Array, lengths: Ints) -> bool:
     return len(np.unique(numbers)) < len(numbers)
 
 
-# Places
+# Cursors
 
 
-def _varints(places: Places) -> Ints:
+def _varints(cursors: Cursors) -> Ints:
     """Read the zigzag varint at each position, and advance."""
-    data, at = places.data, np.minimum(places.at, len(places.data) - 1)
+    data, at = cursors.data, np.minimum(cursors.at, len(cursors.data) - 1)
     byte = data[at]
     values = (byte & 0x7F).astype(np.uint64)
     lengths = np.ones(len(at), np.int64)
@@ -363,42 +363,42 @@ def _varints(places: Places) -> Ints:
         values[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * number)
         lengths[rows] += 1
         rows = rows[byte >= 128]
-    _moved(places, lengths)
+    _moved(cursors, lengths)
     half: Ints = (values >> np.uint64(1)).astype(np.int64)
     return half ^ -(values & np.uint64(1)).astype(np.int64)
 
 
-def _indexes(places: Places, count: int) -> Ints:
-    found = _varints(places)
+def _indexes(cursors: Cursors, count: int) -> Ints:
+    found = _varints(cursors)
     if ((found < 0) | (found >= count)).any():
         raise Unfit
     return found
 
 
-def _moved(places: Places, lengths: Ints | int) -> Ints:
+def _moved(cursors: Cursors, lengths: Ints | int) -> Ints:
     """Advance positions and return the old ones; none may pass the end of its value."""
-    starts = places.at
+    starts = cursors.at
     ends = starts + lengths
-    if np.less(ends, starts).any() or (ends > places.ends).any():
+    if np.less(ends, starts).any() or (ends > cursors.ends).any():
         raise Unfit
-    places.at = ends
+    cursors.at = ends
     return starts
 
 
-def _fixed_numbers(places: Places, kind: np.dtype[Any]) -> Any:
-    starts = _moved(places, kind.itemsize)
-    return places.data[starts[:, None] + np.arange(kind.itemsize)].reshape(-1).view(kind)
+def _fixed_numbers(cursors: Cursors, kind: np.dtype[Any]) -> Any:
+    starts = _moved(cursors, kind.itemsize)
+    return cursors.data[starts[:, None] + np.arange(kind.itemsize)].reshape(-1).view(kind)
 
 
-def _pieces(places: Places, starts: Ints) -> pa.Array:
+def _pieces(cursors: Cursors, starts: Ints) -> pa.Array:
     """Return the bytes from each start to its position; positions are in the order of the bytes."""
     bounds = np.empty(2 * len(starts) + 1, np.int32)
     bounds[0] = 0
-    bounds[1::2], bounds[2::2] = starts, places.at
+    bounds[1::2], bounds[2::2] = starts, cursors.at
     pieces = pa.Array.from_buffers(
         pa.binary(),
         2 * len(starts),
-        [None, pa.py_buffer(bounds), pa.py_buffer(places.data)],
+        [None, pa.py_buffer(bounds), pa.py_buffer(cursors.data)],
     )
     return pieces.take(pa.array(np.arange(1, 2 * len(starts), 2)))
 

@@ -91,7 +91,7 @@ class ColumnDecoder:
     def decode(self, column: pa.Array) -> tuple[pa.Array, dict[int, str]]:
         """Return the typed column, and the reasons of rows that became null."""
         parts: list[pa.Array] = []
-        places: list[Ints] = []
+        row_indexes: list[Ints] = []
         reasons: dict[int, str] = {}
         for head, rows in _by_head(column):
             part = column if len(rows) == len(column) else column.take(pa.array(rows))
@@ -101,10 +101,10 @@ class ColumnDecoder:
                 whole, found = self._decode_each(part, writer.decode)
                 reasons |= {int(rows[row]): reason for row, reason in found.items()}
             parts.append(whole)
-            places.append(rows)
+            row_indexes.append(rows)
         if len(parts) == 1 and len(parts[0]) == len(column):
             return parts[0], reasons
-        return _joined(parts, places, len(column), self.shape.arrow), reasons
+        return _joined(parts, row_indexes, len(column), self.shape.arrow), reasons
 
     def _decode_each(self, column: pa.Array, decode: Decode) -> tuple[pa.Array, dict[int, str]]:
         values: list[Any] = column.to_pylist()
@@ -189,13 +189,13 @@ def _by_head(column: pa.Array) -> Iterator[tuple[bytes, Ints]]:
 
 
 def _joined(
-    parts: Sequence[pa.Array], places: Sequence[Ints], count: int, kind: pa.DataType
+    parts: Sequence[pa.Array], row_indexes: Sequence[Ints], count: int, kind: pa.DataType
 ) -> pa.Array:
     """Place the parts at their rows of `count`, with null elsewhere."""
     if not parts:
         return pa.nulls(count, kind)
     numbers, absent = np.zeros(count, np.int64), np.ones(count, np.bool_)
-    rows = np.concatenate(places)
+    rows = np.concatenate(row_indexes)
     numbers[rows], absent[rows] = np.arange(len(rows)), False
     return pa.concat_arrays(parts).take(pa.array(numbers, mask=absent))
 

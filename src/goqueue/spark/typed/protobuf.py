@@ -120,7 +120,7 @@ def read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
         return (0,), at + 1
     count, at = _varint(data, at)
     if not 0 <= count <= INDEXES_MAX:
-        raise ValueError(f"the place of its message has {count} steps")
+        raise ValueError(f"its message index has {count} levels")
     indexes = []
     for _ in range(count):
         index, at = _varint(data, at)
@@ -131,15 +131,15 @@ def read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint, as the serializers write indexes."""
     value = 0
-    for place in range(_VARINT_BYTES_MAX):
+    for index in range(_VARINT_BYTES_MAX):
         if at >= len(data):
             raise ValueError("the bytes end before the message begins")
         byte = data[at]
         at += 1
-        value |= (byte & 0x7F) << (7 * place)
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-    raise ValueError("the place of its message is no number")
+    raise ValueError("its message index is not a number")
 
 
 # Shapes

@@ -45,7 +45,7 @@ def ids(node: Node) -> dict[tuple[str, int], int]:
     """The id of every version."""
     registry = node.wait(begin(node.broker.schemas.look(lambda one: one)))
     return {
-        version.place: version.content.id
+        version.key: version.content.id
         for subject in registry.catalog.subjects()
         for version in registry.catalog.versions(subject)
     }
@@ -106,7 +106,7 @@ def test_no_id_is_lost_or_given_twice_whenever_the_power_is_cut(seed: int) -> No
         for promise, text in promises:
             if promise.is_done:
                 version = node.wait(promise)
-                answered[version.place] = version.content.id
+                answered[version.key] = version.content.id
                 assert meanings.setdefault(version.content.id, text) == text
         node.restart_after_crash()
         known = ids(node)

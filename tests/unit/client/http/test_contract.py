@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from goqueue.client.errors import BrokerRefused
-from goqueue.client.http import queue_answers
+from goqueue.client.http import group_results as queue_answers
 from goqueue.client.http.messages import Outgoing, encoded, encoded_to
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests import dead_letters

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from goqueue.client.http.moments import duration_ms, moment_ms, place_text
+from goqueue.client.http.moments import duration_ms, moment_ms, position_text
 from goqueue.model.errors import InvalidRequest
 
 
@@ -34,6 +34,6 @@ def test_moments_need_a_zone_and_are_never_early() -> None:
 
 
 def test_places_are_words_moments_or_so_long_ago() -> None:
-    assert place_text("earliest") == "earliest"
-    assert place_text(timedelta(hours=2)) == "7200000ms"
-    assert place_text(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == "1000"
+    assert position_text("earliest") == "earliest"
+    assert position_text(timedelta(hours=2)) == "7200000ms"
+    assert position_text(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == "1000"

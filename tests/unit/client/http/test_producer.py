@@ -15,7 +15,7 @@ from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.messages import Outgoing
 from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer, publish_all
 from goqueue.client.http.settings import HttpSettings, RetrySettings
-from goqueue.client.http.steps import take_steps
+from goqueue.client.http.steps import run_steps
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import InvalidRecord, InvalidRequest, UnknownTopic
 from goqueue.wire.carrier.problems import problem_of
@@ -140,13 +140,13 @@ def test_coroutines_publish_the_same_way(broker: FakeBroker) -> None:
 
 
 def test_a_list_is_published_whole_or_says_what_was_not(transport: Transport) -> None:
-    published = take_steps(publish_all("t", ["a", b"b"], "all"), transport)
+    published = run_steps(publish_all("t", ["a", b"b"], "all"), transport)
     assert [one.offset for one in published] == [0, 1]
     with pytest.raises(PartlyPublished, match="1 of 2 messages were not published") as caught:
-        take_steps(publish_all("t", ["c", "bad"], "all"), transport)
+        run_steps(publish_all("t", ["c", "bad"], "all"), transport)
     assert [isinstance(one, InvalidRecord) for one in caught.value.outcomes] == [False, True]
     with pytest.raises(InvalidRecord):
-        take_steps(publish_all("t", ["bad"], "all"), transport)
+        run_steps(publish_all("t", ["bad"], "all"), transport)
     with pytest.raises(UnknownTopic):
-        take_steps(publish_all("none", ["a", "b"], "all"), transport)
-    assert take_steps(publish_all("t", [], "all"), transport) == []
+        run_steps(publish_all("none", ["a", "b"], "all"), transport)
+    assert run_steps(publish_all("t", [], "all"), transport) == []

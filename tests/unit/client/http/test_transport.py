@@ -42,11 +42,11 @@ class Network:
         return httpx.Response(answer.status_code, content=answer.content)  # each is read once
 
 
-def request_with(repeat: Repeat = Repeat.HARMLESS) -> Request[bytes]:
+def request_with(repeat: Repeat = Repeat.IDEMPOTENT) -> Request[bytes]:
     return Request("POST", "/v1/x", lambda data: data, body=b"{}", repeat=repeat)
 
 
-def send(network: Network, repeat: Repeat = Repeat.HARMLESS, **retry: bool | int) -> bytes:
+def send(network: Network, repeat: Repeat = Repeat.IDEMPOTENT, **retry: bool | int) -> bytes:
     """Send with threads and with coroutines, which must do the same."""
     settings = HttpSettings(
         retry=RetrySettings(backoff_ms_min=1, backoff_ms_max=1, **retry)  # type: ignore[arg-type]
@@ -108,12 +108,12 @@ def test_a_refusal_is_final() -> None:
 def test_a_publish_whose_answer_is_lost_is_repeated_only_if_that_is_allowed(
     lost: Exception, kind: type[Exception]
 ) -> None:
-    assert send(Network(lost, GOOD), Repeat.HARMLESS) == b"done"
+    assert send(Network(lost, GOOD), Repeat.IDEMPOTENT) == b"done"
     assert send(Network(lost, GOOD), Repeat.PUBLISHES, repeats_publishes=True) == b"done"
-    with pytest.raises(kind, match="may or may not have been done"):
+    with pytest.raises(kind, match="may or may not have been executed"):
         send(Network(lost, GOOD), Repeat.PUBLISHES)
     with pytest.raises(kind):
-        send(Network(lost, GOOD), Repeat.CONFUSES, repeats_publishes=True)
+        send(Network(lost, GOOD), Repeat.AMBIGUOUS, repeats_publishes=True)
 
 
 def test_attempts_are_counted() -> None:

@@ -13,7 +13,7 @@ from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
 from goqueue.spark.queues.offsets import (
     GAP_RECORDS_MAX,
-    Place,
+    MessagePosition,
     QueueOffset,
     Run,
     before_all,
@@ -23,31 +23,31 @@ from goqueue.spark.queues.offsets import (
     spans,
 )
 
-places = st.builds(
-    Place,
+positions = st.builds(
+    MessagePosition,
     st.builds(TopicPartition, st.sampled_from(["orders", "mails"]), st.integers(0, 11)),
     st.integers(0, 40),
     st.integers(1, 2),
     st.sampled_from(["normal", "high"]),
 )
-received = st.lists(places, unique_by=lambda one: one[:2], min_size=1)
+received = st.lists(positions, unique_by=lambda one: one[:2], min_size=1)
 
 
-def an_offset(found: list[Place]) -> QueueOffset:
+def an_offset(found: list[MessagePosition]) -> QueueOffset:
     ids = {one.partition.topic: "id" for one in found}
     return QueueOffset("workers", "query", 1, 7, "transaction", ids, runs_of(found))
 
 
-def single(partition: TopicPartition, runs: Any) -> list[Place]:
+def single(partition: TopicPartition, runs: Any) -> list[MessagePosition]:
     return [
-        Place(partition, number, run.deliveries, run.priority)
+        MessagePosition(partition, number, run.deliveries, run.priority)
         for run in runs
         for number in range(run.first, run.end)
     ]
 
 
 @given(received)
-def test_an_epoch_comes_back_from_its_checkpoint_as_it_was(found: list[Place]) -> None:
+def test_an_epoch_comes_back_from_its_checkpoint_as_it_was(found: list[MessagePosition]) -> None:
     offset = an_offset(found)
     text = json.dumps(offset.to_json())
     back = read_queue_offset(json.loads(text))
@@ -59,7 +59,7 @@ def test_an_epoch_comes_back_from_its_checkpoint_as_it_was(found: list[Place]) -
 
 @given(received, st.integers(0, 9), st.none() | st.integers(1, 9))
 def test_tasks_share_an_epoch_without_gap_or_overlap(
-    found: list[Place], tasks_min: int, records_max: int | None
+    found: list[MessagePosition], tasks_min: int, records_max: int | None
 ) -> None:
     offset = an_offset(found)
     tasks = shares(offset, tasks_min=tasks_min, records_max=records_max)
@@ -73,8 +73,8 @@ def test_tasks_share_an_epoch_without_gap_or_overlap(
 
 def test_neighbours_that_are_alike_are_one_run() -> None:
     zero = TopicPartition("orders", 0)
-    found = [Place(zero, n, 1, "normal") for n in (3, 1, 2, 7)]
-    found += [Place(zero, 4, 2, "normal"), Place(zero, 8, 1, "high")]
+    found = [MessagePosition(zero, n, 1, "normal") for n in (3, 1, 2, 7)]
+    found += [MessagePosition(zero, 4, 2, "normal"), MessagePosition(zero, 8, 1, "high")]
     assert runs_of(found) == {
         zero: [
             Run(1, 4, 1, "normal"),

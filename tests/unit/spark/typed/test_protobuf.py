@@ -187,8 +187,8 @@ def test_known_messages_have_types_of_their_own() -> None:
         (b"\x02\x01", "it holds no message"),
         (b"\xff", "end before the message"),
         (b"", "end before the message"),
-        (b"\xff\xff\xff\xff\xff\xff\0", "no number"),
-        (b"\xfe\x03", "steps"),
+        (b"\xff\xff\xff\xff\xff\xff\0", "not a number"),
+        (b"\xfe\x03", "levels"),
     ],
 )
 def test_another_message_is_not_read(indexes: bytes, reason: str) -> None:

@@ -12,7 +12,7 @@ from goqueue.cli.commands.pipeline.session import need_spark, print_result, spar
 from goqueue.cli.commands.queue.dead_letters import read_header_filter, read_moment_ms
 from goqueue.cli.connecting import http_address, kafka_address
 from goqueue.cli.moments import now_ms, read_position
-from goqueue.client import Place
+from goqueue.client import PositionKind
 
 if TYPE_CHECKING:
     from goqueue.spark.options import Start
@@ -122,4 +122,6 @@ def _start(from_: str | None) -> Start | None:
     if from_ is None:
         return None
     position = read_position(from_, now_ms=now_ms())
-    return Start(EARLIEST, timestamp_ms=position.value) if position.place is Place.TIME else None
+    return (
+        Start(EARLIEST, timestamp_ms=position.value) if position.kind is PositionKind.TIME else None
+    )

@@ -12,7 +12,7 @@ from goqueue.cli.context import current_call
 from goqueue.cli.formats import message_row, message_tree
 from goqueue.cli.moments import now_ms, read_offsets, read_position, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows, progress
-from goqueue.client import Place
+from goqueue.client import PositionKind
 from goqueue.client.http import Client, DeadLetter, LetterFilter, Redrive
 from goqueue.model.errors import InvalidRequest
 
@@ -227,6 +227,6 @@ def read_moment_ms(text: str | None, *, now_ms: int) -> int | None:
     if text is None:
         return None
     position = read_position(text, now_ms=now_ms)
-    if position.place is not Place.TIME:
+    if position.kind is not PositionKind.TIME:
         raise InvalidRequest(f"{text!r} is not a time; write one, or a duration before now.")
     return position.value

@@ -88,7 +88,7 @@ class AsyncConsumer:
         if self._handler is None:
             raise InvalidRequest("There is no handler; mark a function with @consumer.handler.")
         if self._workload.is_stopping:
-            raise InvalidRequest("A consumer runs once; make another one.")
+            raise InvalidRequest("A consumer runs once; create another one.")
         loop = asyncio.get_running_loop()
         helpers = [loop.create_task(self._settle_all()), loop.create_task(self._extend_all())]
         for helper in helpers:
@@ -163,7 +163,7 @@ class AsyncConsumer:
             await self._changed.wait_for(lambda: self._workload.room() > 0)
 
     async def _pause(self, wait_ms: float, error: GoQueueError) -> None:
-        log.warning("nothing can be received, trying again in %.1f s: %s", wait_ms / 1000, error)
+        log.warning("receiving failed, retrying in %.1f s: %s", wait_ms / 1000, error)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), wait_ms / 1000)
 
@@ -198,7 +198,10 @@ class AsyncConsumer:
         except asyncio.CancelledError:
             # It was cancelled, so another consumer may start it again at once.
             self._workload.tally.abandoned += 1
-            log.error("the handler of %s did not end in time; it will come again", message)
+            log.error(
+                "the handler of %s did not end in time; it is delivered again",
+                message,
+            )
             raise
         except Exception as error:
             log_error(message, error)
@@ -240,7 +243,7 @@ class AsyncConsumer:
             try:
                 errors = await self._transport.send(request)
             except GoQueueError as error:
-                log.warning("leases could not be extended, trying again: %s", error)
+                log.warning("leases could not be extended, retrying: %s", error)
                 self._workload.not_extended(receipts, now_ms())
                 continue
             log_lost(self._workload.extended(receipts, errors, now_ms()))

@@ -94,7 +94,7 @@ class Consumer:
         if self._handler is None:
             raise InvalidRequest("There is no handler; mark a function with @consumer.handler.")
         if self._is_over:
-            raise InvalidRequest("A consumer runs once; make another one.")
+            raise InvalidRequest("A consumer runs once; create another one.")
         threads = [
             threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
             for name, work in self._jobs(self._handler)
@@ -158,7 +158,7 @@ class Consumer:
             return 0 if self._is_stopped else self._workload.room()
 
     def _pause(self, wait_ms: float, error: GoQueueError) -> None:
-        log.warning("nothing can be received, trying again in %.1f s: %s", wait_ms / 1000, error)
+        log.warning("receiving failed, retrying in %.1f s: %s", wait_ms / 1000, error)
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopped, wait_ms / 1000)
 
@@ -171,7 +171,10 @@ class Consumer:
             seconds = self._settings.shutdown_ms / 1000
             self._changed.wait_for(lambda: not workload.running, seconds)
             for message in workload.abandon():
-                log.error("the handler of %s did not end in time; it will come again", message)
+                log.error(
+                    "the handler of %s did not end in time; it is delivered again",
+                    message,
+                )
             # Bounded by the retries of the requests in flight.
             self._changed.wait_for(lambda: workload.is_settled or self._is_broken)
 
@@ -217,7 +220,7 @@ class Consumer:
             try:
                 errors = self._transport.send(request)
             except GoQueueError as error:
-                log.warning("leases could not be extended, trying again: %s", error)
+                log.warning("leases could not be extended, retrying: %s", error)
                 with self._changed:
                     self._workload.not_extended(receipts, now_ms())
                 continue
@@ -314,15 +317,15 @@ def log_error(message: ReceivedMessage, error: BaseException) -> None:
 
 def log_unsettled(settlement: Settlement, error: GoQueueError) -> None:
     count, verdict = len(settlement.receipts), settlement.decision.verdict.value
-    log.error("%d messages will come again; their %s failed: %s", count, verdict, error)
+    log.error("%d messages will be delivered again; their %s failed: %s", count, verdict, error)
 
 
 def log_stale(count: int, settlement: Settlement) -> None:
     if count:
         verdict = settlement.decision.verdict.value
-        log.warning("%s came too late for %d messages; they come again", verdict, count)
+        log.warning("%s came too late for %d messages; they are delivered again", verdict, count)
 
 
 def log_lost(messages: list[ReceivedMessage]) -> None:
     for message in messages:
-        log.warning("the lease of %s has ended; it is delivered again", message)
+        log.warning("the lease of %s has expired; it is delivered again", message)

@@ -15,8 +15,8 @@ import msgspec
 
 from goqueue.client.errors import ConnectionLost
 from goqueue.client.http.messages import Message
-from goqueue.client.http.requests.members import MemberRequests, Partitions, Polled, Told
-from goqueue.client.http.steps import Steps, Tell
+from goqueue.client.http.requests.members import MemberRequests, MemberResult, Partitions, Polled
+from goqueue.client.http.steps import Callback, Steps
 from goqueue.model.errors import (
     FencedMemberEpoch,
     InvalidRequest,
@@ -85,11 +85,11 @@ class Membership:
         """Join the group, or join it again."""
         self.is_joined = False
         yield from self._lose_everything()
-        told: Told = yield self.requests.join(
+        result: MemberResult = yield self.requests.join(
             self.settings.topics, topic_pattern=self.settings.topic_pattern
         )
         self.is_joined = True
-        self._note(told)
+        self._note(result)
         yield from self._follow()
 
     def poll(self, *, limit: int, wait_ms: int) -> Steps[Sequence[Message]]:
@@ -121,8 +121,8 @@ class Membership:
         self._note_poll(polled)
         yield from self._report(polled)
         for message in polled.messages:
-            place = TopicPartition(message.topic, message.partition)
-            self.positions[place] = message.offset + 1
+            partition = TopicPartition(message.topic, message.partition)
+            self.positions[partition] = message.offset + 1
         return polled.messages
 
     def heartbeat(self) -> Steps[None]:
@@ -140,8 +140,8 @@ class Membership:
         if messages is not None:
             offsets = {}
             for one in messages:
-                place = TopicPartition(one.topic, one.partition)
-                offsets[place] = max(offsets.get(place, 0), one.offset + 1)
+                partition = TopicPartition(one.topic, one.partition)
+                offsets[partition] = max(offsets.get(partition, 0), one.offset + 1)
         if offsets:
             refused = yield self.requests.commit(self.epoch, offsets)
             for error in refused.values():
@@ -156,10 +156,10 @@ class Membership:
             except _FENCED:
                 pass  # the group already continues without this member
 
-    def _note(self, told: Told) -> None:
-        self.epoch, self.heartbeat_ms = told.member_epoch, told.heartbeat_ms
-        if told.assignment is not None:
-            self._target = told.assignment
+    def _note(self, result: MemberResult) -> None:
+        self.epoch, self.heartbeat_ms = result.member_epoch, result.heartbeat_ms
+        if result.assignment is not None:
+            self._target = result.assignment
 
     def _note_poll(self, polled: Polled) -> None:
         self.epoch = polled.member_epoch
@@ -173,7 +173,9 @@ class Membership:
             revoked, added = self.owned - target, target - self.owned
             self.owned = target
             if (revoked or added) and self.settings.on_rebalance is not None:
-                yield Tell(self.settings.on_rebalance, Rebalance(revoked=revoked, assigned=added))
+                yield Callback(
+                    self.settings.on_rebalance, Rebalance(revoked=revoked, assigned=added)
+                )
             for gone in revoked:
                 self.positions.pop(gone, None)
             if revoked:
@@ -188,20 +190,20 @@ class Membership:
         self.positions.clear()
         self._target = None
         if lost and self.settings.on_rebalance is not None:
-            yield Tell(self.settings.on_rebalance, Rebalance(revoked=lost, lost=True))
+            yield Callback(self.settings.on_rebalance, Rebalance(revoked=lost, lost=True))
 
     def _report(self, polled: Polled) -> Steps[None]:
         """Report records that could not be read; the group continues after them."""
         yield from self._follow()
         for reset in polled.resets:
-            yield Tell(self.settings.on_reset or _log_reset, reset)
+            yield Callback(self.settings.on_reset or _log_reset, reset)
         for damage in polled.damaged:
-            yield Tell(self.settings.on_damage or _log_damage, damage)
+            yield Callback(self.settings.on_damage or _log_damage, damage)
 
 
 def _log_reset(reset: PartitionReset) -> None:
     _log.warning(
-        "offset %d of %s/%d is gone; reading goes on at %d",
+        "offset %d of %s/%d no longer exists; reading continues at %d",
         reset.offset_before,
         reset.topic,
         reset.partition,
@@ -211,7 +213,7 @@ def _log_reset(reset: PartitionReset) -> None:
 
 def _log_damage(damage: Damage) -> None:
     _log.error(
-        "offsets %d to %d of partition %d cannot be read and were passed over: %s",
+        "offsets %d to %d of partition %d cannot be read and were skipped: %s",
         damage.offset,
         damage.next_offset - 1,
         damage.partition,

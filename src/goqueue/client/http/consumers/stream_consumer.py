@@ -22,7 +22,7 @@ from goqueue.client.http.consumers.membership import Membership
 from goqueue.client.http.messages import Message
 from goqueue.client.http.moments import Duration, duration_ms
 from goqueue.client.http.requests.members import Partitions
-from goqueue.client.http.steps import Steps, take_steps, take_steps_async
+from goqueue.client.http.steps import Steps, run_steps, run_steps_async
 from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError
 
@@ -140,7 +140,7 @@ class StreamConsumer:
 
     def _take(self, steps: Steps[T], *, is_poll: bool = False) -> T:
         with self._lock:
-            result = take_steps(steps, self._transport)
+            result = run_steps(steps, self._transport)
             self._contact.spoken(is_poll=is_poll)
             return result
 
@@ -188,7 +188,7 @@ class AsyncStreamConsumer:
     async def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
         """Commit the offsets after these messages; without any, after all that were returned."""
         # Not under the lock: `on_rebalance` may commit during a poll.
-        await take_steps_async(self._membership.commit(_several(messages)), self._transport)
+        await run_steps_async(self._membership.commit(_several(messages)), self._transport)
 
     async def close(self) -> None:
         """Commit what was returned, if that is automatic, and leave."""
@@ -227,12 +227,12 @@ class AsyncStreamConsumer:
                     continue
                 if not self._contact.is_stuck:
                     with contextlib.suppress(GoQueueError):  # the next poll gets the same error
-                        await take_steps_async(self._membership.heartbeat(), self._transport)
+                        await run_steps_async(self._membership.heartbeat(), self._transport)
                 self._contact.spoken(is_poll=False)
 
     async def _take(self, steps: Steps[T], *, is_poll: bool = False) -> T:
         async with self._lock:
-            result = await take_steps_async(steps, self._transport)
+            result = await run_steps_async(steps, self._transport)
             self._contact.spoken(is_poll=is_poll)
             return result
 

@@ -62,7 +62,7 @@ class ClusterRequests:
     def unregister(self, node: int) -> Request[None]:
         """Remove a node that has stopped permanently and has no replicas."""
         path = path_of("admin", "nodes", str(node))
-        return Request("DELETE", path, nothing, repeat=Repeat.CONFUSES)
+        return Request("DELETE", path, nothing, repeat=Repeat.AMBIGUOUS)
 
     def drain(self, node: int) -> Request[Drain]:
         """Move the leadership of a node's partitions to others; see `drain_progress`."""

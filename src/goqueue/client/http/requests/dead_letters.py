@@ -9,7 +9,7 @@ import msgspec
 
 from goqueue.client.errors import BrokerRefused
 from goqueue.client.http.messages import Data, Message, shown, stored_fields
-from goqueue.client.http.moments import Place, place_text
+from goqueue.client.http.moments import Position, position_text
 from goqueue.client.http.request import Repeat, Request, body_with, path_of, reading
 from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.bodies.messages import Damage
@@ -48,8 +48,8 @@ class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     group: str | None = None
     key: Data | None = None
-    from_: Place | None = None  # the time of dead-lettering
-    until: Place | None = None
+    from_: Position | None = None  # the time of dead-lettering
+    until: Position | None = None
     header: tuple[str, Data | None] | None = None  # without a value, any matches; redrives only
 
 
@@ -182,7 +182,7 @@ class DeadLetterRequests:
             keep_copy=keep_copy,
             target_topic=target_topic,
         )
-        return Request("POST", self._path(), _started, body=body, repeat=Repeat.CONFUSES)
+        return Request("POST", self._path(), _started, body=body, repeat=Repeat.AMBIGUOUS)
 
     def redrives(self) -> Request[list[Redrive]]:
         """Return the jobs of this topic, newest first."""
@@ -207,7 +207,7 @@ class DeadLetterRequests:
             self._path(redrive_id, "cancel"),
             _read_redrive,
             body=b"{}",
-            repeat=Repeat.CONFUSES,
+            repeat=Repeat.AMBIGUOUS,
         )
 
     def _path(self, *names: str) -> str:
@@ -221,12 +221,12 @@ class DeadLetterRequests:
             name, value = filter.header
             text, encoding = shown(value, "header")
             conditions["header"] = {"name": name, "value": text, "encoding": encoding}
-        places = None
+        selected = None
         if letters is not None:
-            places = [{"partition": number, "offset": offset} for number, offset in letters]
+            selected = [{"partition": number, "offset": offset} for number, offset in letters]
         return body_with(
             filter=conditions or None,
-            messages=places,
+            messages=selected,
             dead_letter_topic=self.dead_letter_topic,
             **fields,
         )
@@ -237,8 +237,8 @@ def _conditions(filter: LetterFilter) -> dict[str, str]:
     given = {
         "reason": filter.reason,
         "group": filter.group,
-        "from": None if filter.from_ is None else place_text(filter.from_),
-        "until": None if filter.until is None else place_text(filter.until),
+        "from": None if filter.from_ is None else position_text(filter.from_),
+        "until": None if filter.until is None else position_text(filter.until),
     }
     if filter.key is not None:
         given["key"], given["key_encoding"] = shown(filter.key, "key")
@@ -258,14 +258,14 @@ def _page(data: bytes) -> LetterPage:
 def _started(data: bytes) -> Redrive:
     job = _read_started(data).redrive
     if job is None:
-        raise BrokerRefused("The broker answered without the redrive that it was told to start.")
+        raise BrokerRefused("The response does not contain the redrive.")
     return job
 
 
 def _preview(data: bytes) -> RedrivePreview:
     preview = _read_started(data).preview
     if preview is None:
-        raise BrokerRefused("The broker answered without the preview that it was asked for.")
+        raise BrokerRefused("The response does not contain the preview.")
     return RedrivePreview(
         matching=preview.matching,
         passed_over=preview.passed_over,

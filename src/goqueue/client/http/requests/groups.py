@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from goqueue.client.http.moments import Place, place_text
-from goqueue.client.http.queue_answers import QueueGroup, StreamGroup
+from goqueue.client.http.group_results import QueueGroup, StreamGroup
+from goqueue.client.http.moments import Position, position_text
 from goqueue.client.http.request import (
     Repeat,
     Request,
@@ -74,7 +74,7 @@ class GroupRequests:
 
     def delete(self, group: str) -> Request[None]:
         """Delete a group and its state."""
-        return Request("DELETE", path_of("groups", group), nothing, repeat=Repeat.CONFUSES)
+        return Request("DELETE", path_of("groups", group), nothing, repeat=Repeat.AMBIGUOUS)
 
     def lag(self, group: str) -> Request[Lag]:
         """Return how much the group has still to read, or to acknowledge."""
@@ -89,7 +89,7 @@ class GroupRequests:
         self,
         group: str,
         topic: str,
-        to: Place,
+        to: Position,
         *,
         partitions: Iterable[int] | None = None,
         dry_run: bool = False,
@@ -100,7 +100,7 @@ class GroupRequests:
         """
         body = body_with(
             topic=topic,
-            to=place_text(to),
+            to=position_text(to),
             partitions=None if partitions is None else list(partitions),
             dry_run=dry_run,
         )

@@ -34,7 +34,7 @@ _read_polled = reading(bodies.Polled)
 _read_committed = reading(bodies.Committed)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
     """The broker's instructions to a member; no assignment means that it is unchanged."""
 
     member_id: str
@@ -67,7 +67,7 @@ class MemberRequests:
         *,
         topic_pattern: str = "",
         rebalance_timeout: Duration = 60,
-    ) -> Request[Told]:
+    ) -> Request[MemberResult]:
         body = bodies.Join(
             topics=list(topics),
             topic_pattern=topic_pattern,
@@ -75,9 +75,11 @@ class MemberRequests:
             instance_id=self.instance_id,
             rebalance_timeout_ms=duration_ms(rebalance_timeout),
         )
-        return Request("POST", path_of("groups", self.group, "join"), _told, body=body_of(body))
+        return Request(
+            "POST", path_of("groups", self.group, "join"), _member_result, body=body_of(body)
+        )
 
-    def heartbeat(self, epoch: int, owned: Partitions | None = None) -> Request[Told]:
+    def heartbeat(self, epoch: int, owned: Partitions | None = None) -> Request[MemberResult]:
         body = bodies.Heartbeat(
             member_id=self.member_id,
             member_epoch=epoch,
@@ -85,16 +87,18 @@ class MemberRequests:
             owned=None if owned is None else by_topic(owned),
         )
         path = path_of("groups", self.group, "heartbeat")
-        return Request("POST", path, _told, body=body_of(body))
+        return Request("POST", path, _member_result, body=body_of(body))
 
-    def revoke(self, epoch: int, kept: Partitions) -> Request[Told]:
+    def revoke(self, epoch: int, kept: Partitions) -> Request[MemberResult]:
         body = bodies.Revoke(
             member_id=self.member_id,
             member_epoch=epoch,
             instance_id=self.instance_id,
             owned=by_topic(kept),
         )
-        return Request("POST", path_of("groups", self.group, "revoke"), _told, body=body_of(body))
+        return Request(
+            "POST", path_of("groups", self.group, "revoke"), _member_result, body=body_of(body)
+        )
 
     def poll(
         self, epoch: int, *, limit: int, wait: Duration, auto_commit: bool, start: Start
@@ -114,7 +118,7 @@ class MemberRequests:
             path_of("groups", self.group, "poll"),
             _polled,
             query_of(query),
-            repeat=Repeat.CONFUSES,
+            repeat=Repeat.AMBIGUOUS,
             wait_ms=query.wait_ms,
         )
 
@@ -157,9 +161,9 @@ def _flat(assignment: list[bodies.TopicPartitions] | None) -> Partitions | None:
     )
 
 
-def _told(data: bytes) -> Told:
+def _member_result(data: bytes) -> MemberResult:
     answer = _read_member(data)
-    return Told(
+    return MemberResult(
         member_id=answer.member_id,
         member_epoch=answer.member_epoch,
         heartbeat_ms=answer.heartbeat_interval_ms,

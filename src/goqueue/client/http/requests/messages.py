@@ -21,7 +21,7 @@ from goqueue.client.http.messages import (
     publish_body,
     published_of,
 )
-from goqueue.client.http.moments import Duration, Moment, Place, duration_ms, place_text
+from goqueue.client.http.moments import Duration, Moment, Position, duration_ms, position_text
 from goqueue.client.http.request import Repeat, Request, path_of, query_of, reading
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.http.bodies import messages as bodies
@@ -95,8 +95,8 @@ class MessageRequests:
         *,
         partition: int | None = None,
         offset: int | None = None,
-        from_: Place | None = None,
-        until: Place | None = None,
+        from_: Position | None = None,
+        until: Position | None = None,
         cursor: str | None = None,
         limit: int = 100,
         wait: Duration = 0,
@@ -109,8 +109,8 @@ class MessageRequests:
         query = bodies.Read(
             partition=partition,
             offset=offset,
-            from_=None if from_ is None else place_text(from_),
-            until=None if until is None else place_text(until),
+            from_=None if from_ is None else position_text(from_),
+            until=None if until is None else position_text(until),
             cursor=cursor,
             limit=limit,
             wait_ms=duration_ms(wait),

@@ -9,9 +9,9 @@ from typing import TypeAlias
 import msgspec
 
 from goqueue.client.http.failures import error_of_problem
+from goqueue.client.http.group_results import PeekedMessage, QueueStats
 from goqueue.client.http.messages import ReceivedMessage, stored_fields
-from goqueue.client.http.moments import Duration, Place, duration_ms, place_text
-from goqueue.client.http.queue_answers import PeekedMessage, QueueStats
+from goqueue.client.http.moments import Duration, Position, duration_ms, position_text
 from goqueue.client.http.request import Request, body_with, path_of, reading
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.wire.carrier.problems import Problem
@@ -161,19 +161,19 @@ class QueueRequests:
         return Request("GET", self._path("stats"), _read_stats, {"topic": self.topic})
 
     def rewind(
-        self, to: Place | None = None, *, offsets: Mapping[int, int] | None = None
+        self, to: Position | None = None, *, offsets: Mapping[int, int] | None = None
     ) -> Request[dict[int, int]]:
         """Deliver again from a time, or from an offset per partition.
 
         Return where each partition continues.
         """
         if (to is None) == (offsets is None):
-            raise InvalidRequest("Rewind to a moment or to offsets, one of the two.")
-        places = None
+            raise InvalidRequest("Rewind to a time or to offsets, not both.")
+        positions = None
         if offsets is not None:
-            places = [{"partition": number, "offset": one} for number, one in offsets.items()]
+            positions = [{"partition": number, "offset": one} for number, one in offsets.items()]
         body = body_with(
-            topic=self.topic, to=None if to is None else place_text(to), offsets=places
+            topic=self.topic, to=None if to is None else position_text(to), offsets=positions
         )
         return Request("POST", self._path("rewind"), _moved, body=body)
 

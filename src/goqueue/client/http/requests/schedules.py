@@ -84,13 +84,13 @@ class ScheduleRequests:
     def cancel(self, schedule_id: str) -> Request[None]:
         """Cancel a delayed message; raise `ScheduleReleased` if it was released already."""
         path = path_of("schedules", schedule_id)
-        return Request("DELETE", path, nothing, repeat=Repeat.CONFUSES)
+        return Request("DELETE", path, nothing, repeat=Repeat.AMBIGUOUS)
 
     def cancel_many(self, schedule_ids: Sequence[str]) -> Request[list[GoQueueError | None]]:
         """Cancel up to 1000 delayed messages; return None or the error for each."""
         body = bodies.CancelSchedules(ids=list(schedule_ids))
         path = path_of("schedules", "cancel")
-        return Request("POST", path, _cancelled, body=body_of(body), repeat=Repeat.CONFUSES)
+        return Request("POST", path, _cancelled, body=body_of(body), repeat=Repeat.AMBIGUOUS)
 
     def reschedule(
         self,
@@ -101,7 +101,7 @@ class ScheduleRequests:
     ) -> Request[int]:
         """Change the due time of a message; return it in milliseconds since 1970."""
         if (delay is None) == (deliver_at is None):
-            raise InvalidRequest("Give the new time as delay or as deliver_at, one of the two.")
+            raise InvalidRequest("Give the new time as delay or as deliver_at, not both.")
         body = bodies.Reschedule(
             delay_ms=None if delay is None else duration_ms(delay),
             deliver_at=None if deliver_at is None else moment_ms(deliver_at),

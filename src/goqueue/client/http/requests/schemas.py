@@ -169,7 +169,7 @@ class SchemaRequests:
 
     def unset_config(self, subject: str | None = None) -> Request[SchemaConfig]:
         """Remove settings; return what they were."""
-        return Request("DELETE", _config_path(subject), _config, repeat=Repeat.CONFUSES)
+        return Request("DELETE", _config_path(subject), _config, repeat=Repeat.AMBIGUOUS)
 
     def delete(self, subject: str, *, permanent: bool = False) -> Request[list[int]]:
         """Delete all versions of a subject; the second time, with `permanent`, for good."""
@@ -196,7 +196,7 @@ def _flags(**flags: bool) -> dict[str, str]:
 
 
 def _deletion(path: str, read: Callable[[bytes], T], *, permanent: bool) -> Request[T]:
-    return Request("DELETE", path, read, _flags(permanent=permanent), repeat=Repeat.CONFUSES)
+    return Request("DELETE", path, read, _flags(permanent=permanent), repeat=Repeat.AMBIGUOUS)
 
 
 def _schema(text: str, kind: Kind, references: Sequence[SchemaReference]) -> bodies.SchemaBody:
@@ -208,7 +208,7 @@ def _schema(text: str, kind: Kind, references: Sequence[SchemaReference]) -> bod
 
 
 def _config(data: bytes) -> SchemaConfig:
-    told = _read_config(data)
+    config = _read_config(data)
     return SchemaConfig(
-        level=told.compatibilityLevel or told.compatibility, normalize=told.normalize
+        level=config.compatibilityLevel or config.compatibility, normalize=config.normalize
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from goqueue.client.http.moments import Place, place_text
-from goqueue.client.http.queue_answers import Lanes
+from goqueue.client.http.group_results import Lanes
+from goqueue.client.http.moments import Position, position_text
 from goqueue.client.http.request import (
     Repeat,
     Request,
@@ -49,7 +49,11 @@ class TopicRequests:
             settings=dict(settings or {}),
         )
         return Request(
-            "POST", path_of("topics"), _read_description, body=body_of(body), repeat=Repeat.CONFUSES
+            "POST",
+            path_of("topics"),
+            _read_description,
+            body=body_of(body),
+            repeat=Repeat.AMBIGUOUS,
         )
 
     def list_all(self, *, prefix: str = "", internal: bool = False) -> Request[list[Topic]]:
@@ -70,7 +74,7 @@ class TopicRequests:
 
     def delete(self, topic: str) -> Request[None]:
         """Delete a topic and all its messages."""
-        return Request("DELETE", path_of("topics", topic), nothing, repeat=Repeat.CONFUSES)
+        return Request("DELETE", path_of("topics", topic), nothing, repeat=Repeat.AMBIGUOUS)
 
     def partitions(self, topic: str) -> Request[list[Partition]]:
         """Return the partitions of a topic: leader, offsets, size."""
@@ -83,7 +87,7 @@ class TopicRequests:
             path_of("topics", topic, "partitions"),
             _partitions,
             body=body_of(bodies.Grow(partitions=partitions)),
-            repeat=Repeat.CONFUSES,
+            repeat=Repeat.AMBIGUOUS,
         )
 
     def compact(self, topic: str) -> Request[int]:
@@ -97,13 +101,13 @@ class TopicRequests:
         *,
         partition: int | None = None,
         before_offset: int | None = None,
-        before: Place | None = None,
+        before: Position | None = None,
     ) -> Request[list[Deleted]]:
         """Delete the oldest records, before an offset of a partition or before a time."""
         query = bodies.DeleteRecords(
             partition=partition,
             before_offset=before_offset,
-            before=None if before is None else place_text(before),
+            before=None if before is None else position_text(before),
         )
         return Request("DELETE", path_of("topics", topic, "records"), _deleted, query_of(query))
 

@@ -97,13 +97,13 @@ class InTransaction:
             self._path("publish"),
             read_outcomes,
             body=transaction_body(parts),
-            repeat=Repeat.CONFUSES,
+            repeat=Repeat.AMBIGUOUS,
         )
 
     def ack(self, group: str, receipts: Sequence[str]) -> Request[Outcomes]:
         """Acknowledge these messages with the commit; return None or the error for each."""
         body = body_with(group=group, receipts=list(receipts))
-        return Request("POST", self._path("ack"), read_settled, body=body, repeat=Repeat.CONFUSES)
+        return Request("POST", self._path("ack"), read_settled, body=body, repeat=Repeat.AMBIGUOUS)
 
     def commit_offsets(
         self,

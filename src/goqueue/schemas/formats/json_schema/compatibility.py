@@ -20,7 +20,7 @@ from goqueue.schemas.formats.json_schema.keywords import (
     value_faults,
 )
 from goqueue.schemas.formats.json_schema.merging import flattened
-from goqueue.schemas.formats.json_schema.references import Node, Places
+from goqueue.schemas.formats.json_schema.references import Node, SchemaIndex
 
 if TYPE_CHECKING:
     from goqueue.schemas.formats.json_schema.schema import JsonSchema
@@ -35,7 +35,9 @@ def incompatibilities(*, reader: JsonSchema, writer: JsonSchema) -> list[str]:
 
     def compare(budget: Budget) -> list[str]:
         comparison = Comparison(
-            budget, _Side(reader.places, reader.draft), _Side(writer.places, writer.draft)
+            budget,
+            _Side(reader.schema_index, reader.draft),
+            _Side(writer.schema_index, writer.draft),
         )
         return comparison.schemas(reader.document, writer.document, "#", 0)
 
@@ -45,12 +47,12 @@ def incompatibilities(*, reader: JsonSchema, writer: JsonSchema) -> list[str]:
 class _Side(NamedTuple):
     """What is needed to resolve the schemas of one of the two documents."""
 
-    places: Places
+    schema_index: SchemaIndex
     draft: Draft
 
     def flattened(self, node: Node) -> Node:
         """Expand `$ref` and `allOf`, as far as they do not conflict."""
-        return flattened(node, self.places)
+        return flattened(node, self.schema_index)
 
     def keywords(self, schema: dict[str, object]) -> dict[str, object]:
         return known_keywords(schema, self.draft)
@@ -204,16 +206,16 @@ class Comparison:
         ]
         owner: dict[int, int] = {}
 
-        def place(writer: int, tried: set[int]) -> bool:
+        def match(writer: int, tried: set[int]) -> bool:
             for index in takers[writer]:
                 if index not in tried:
                     tried.add(index)
-                    if index not in owner or place(owner[index], tried):
+                    if index not in owner or match(owner[index], tried):
                         owner[index] = writer
                         return True
             return False
 
-        return all(place(writer, set()) for writer in range(len(writers)))
+        return all(match(writer, set()) for writer in range(len(writers)))
 
     def _products(
         self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int
@@ -247,13 +249,13 @@ class Comparison:
         readers, writers = _members(reader, "properties"), _members(writer, "properties")
         found = []
         for name in {**writers, **readers}:
-            place = f"{path}/properties/{name[:200]}"
+            inner = f"{path}/properties/{name[:200]}"
             if name not in readers:
-                found += self._removed(reader, writers[name], name, place, depth)
+                found += self._removed(reader, writers[name], name, inner, depth)
             elif name not in writers:
-                found += self._added(reader, writer, name, place, depth)
+                found += self._added(reader, writer, name, inner, depth)
             else:
-                found += self.schemas(readers[name], writers[name], place, depth)
+                found += self.schemas(readers[name], writers[name], inner, depth)
         found += _required_faults(reader, writer, path)
         found += self._additional(reader, writer, path, depth)
         found += self._patterned(reader, writer, path, depth)
@@ -310,14 +312,14 @@ class Comparison:
         self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int
     ) -> list[str]:
         now, before = _additional_of(reader), _additional_of(writer)
-        place = f"{path}/additionalProperties"
+        inner = f"{path}/additionalProperties"
         if now is True or now == {} or before is False:
             return []
         if now is False:
-            return [f"ADDITIONAL_PROPERTIES_REMOVED at {place}: other properties are refused now"]
+            return [f"ADDITIONAL_PROPERTIES_REMOVED at {inner}: other properties are refused now"]
         if before is True:
-            return [f"ADDITIONAL_PROPERTIES_NARROWED at {place}: other properties were anything"]
-        return self.schemas(now, before, place, depth)
+            return [f"ADDITIONAL_PROPERTIES_NARROWED at {inner}: other properties were anything"]
+        return self.schemas(now, before, inner, depth)
 
     def _patterned(
         self, reader: dict[str, object], writer: dict[str, object], path: str, depth: int
@@ -325,16 +327,16 @@ class Comparison:
         found = []
         before = _members(writer, "patternProperties")
         for pattern, now in _members(reader, "patternProperties").items():
-            place = f"{path}/patternProperties/{pattern[:200]}"
+            inner = f"{path}/patternProperties/{pattern[:200]}"
             if pattern in before:
-                found += self.schemas(now, before[pattern], place, depth)
+                found += self.schemas(now, before[pattern], inner, depth)
             elif _additional_of(writer) is not False and now not in (True, {}):
-                found.append(f"PATTERN_PROPERTY_ADDED at {place}: data may not obey it")
+                found.append(f"PATTERN_PROPERTY_ADDED at {inner}: data may not obey it")
         for pattern in before.keys() - _members(reader, "patternProperties").keys():
             if _additional_of(reader) is False:
-                place = f"{path}/patternProperties/{pattern[:200]}"
+                inner = f"{path}/patternProperties/{pattern[:200]}"
                 found.append(
-                    f"PATTERN_PROPERTY_REMOVED at {place}: such properties are refused now"
+                    f"PATTERN_PROPERTY_REMOVED at {inner}: such properties are refused now"
                 )
         return found
 
@@ -347,17 +349,17 @@ class Comparison:
             before = before if isinstance(before, dict) else {}
             now = reader.get(keyword)
             for name, needed in (now if isinstance(now, dict) else {}).items():
-                place = f"{path}/{keyword}/{name[:200]}"
+                inner = f"{path}/{keyword}/{name[:200]}"
                 if isinstance(needed, list):
                     was = before.get(name)
                     if not isinstance(was, list):
-                        found.append(f"DEPENDENCY_ARRAY_ADDED at {place}: data may not obey it")
+                        found.append(f"DEPENDENCY_ARRAY_ADDED at {inner}: data may not obey it")
                     elif not set(map(str, needed)) <= set(map(str, was)):
-                        found.append(f"DEPENDENCY_ARRAY_EXTENDED at {place}: more is needed now")
+                        found.append(f"DEPENDENCY_ARRAY_EXTENDED at {inner}: more is needed now")
                 elif name not in before or isinstance(before[name], list):
-                    found.append(f"DEPENDENCY_SCHEMA_ADDED at {place}: data may not obey it")
+                    found.append(f"DEPENDENCY_SCHEMA_ADDED at {inner}: data may not obey it")
                 else:
-                    found += self.schemas(needed, before[name], place, depth)
+                    found += self.schemas(needed, before[name], inner, depth)
         return found
 
 

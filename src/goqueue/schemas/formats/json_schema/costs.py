@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats.budget import DEPTH_MAX
-from goqueue.schemas.formats.json_schema.references import Node, Places
+from goqueue.schemas.formats.json_schema.references import Node, SchemaIndex
 
 EVALUATIONS_MAX = 200_000  # of schemas, for one value without what is inside it
 PATHS_MAX = 100_000_000  # through a recursive schema, from the root of a payload to a leaf
@@ -35,12 +35,12 @@ _INSIDE_MANY = ("prefixItems", "items")
 _INSIDE_NAMED = ("properties", "patternProperties")
 
 
-def payload_depth(document: Node, places: Places, *, limit: int) -> int:
+def payload_depth(document: Node, schema_index: SchemaIndex, *, limit: int) -> int:
     """The allowed depth of a payload; raise `InvalidSchema` if any depth costs too much."""
-    nodes = list(_reachable(document, places))
-    edges = {id(node): [id(other) for other in _next(node, places)] for node in nodes}
+    nodes = list(_reachable(document, schema_index))
+    edges = {id(node): [id(other) for other in _next(node, schema_index)] for node in nodes}
     cyclic = _inner_part(edges)
-    costs = _Costs(places, cyclic)
+    costs = _Costs(schema_index, cyclic)
     for node in nodes:
         costs.of(node)
     branching = max((costs.ways_inside(node) for node in nodes if id(node) in cyclic), default=1)
@@ -50,8 +50,8 @@ def payload_depth(document: Node, places: Places, *, limit: int) -> int:
 
 
 class _Costs:
-    def __init__(self, places: Places, cyclic: set[int]) -> None:
-        self._places = places
+    def __init__(self, schema_index: SchemaIndex, cyclic: set[int]) -> None:
+        self._schema_index = schema_index
         self._cyclic = cyclic
         self._known: dict[int, int] = {}
         self._ways: dict[int, dict[str, int]] = {}
@@ -68,7 +68,7 @@ class _Costs:
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are nested more than {DEPTH_MAX} levels deep.")
         self._active.add(id(node))
-        cost = 1 + sum(self.of(inner, depth + 1) for inner in _applied(node, self._places))
+        cost = 1 + sum(self.of(inner, depth + 1) for inner in _applied(node, self._schema_index))
         self._active.discard(id(node))
         if cost > EVALUATIONS_MAX:
             raise InvalidSchema(
@@ -91,7 +91,7 @@ class _Costs:
             for name, inner in _inside(node):
                 if id(inner) in self._cyclic:
                     ways[name] = ways.get(name, 0) + 1
-            for inner in _applied(node, self._places):
+            for inner in _applied(node, self._schema_index):
                 for name, count in self._inner(inner).items():
                     ways[name] = ways.get(name, 0) + count
             self._ways[id(node)] = ways
@@ -124,7 +124,7 @@ def _without_ends(
     return alive
 
 
-def _reachable(document: Node, places: Places) -> Iterator[Node]:
+def _reachable(document: Node, schema_index: SchemaIndex) -> Iterator[Node]:
     seen: set[int] = set()
     stack: list[Node] = [document]
     while stack:
@@ -132,23 +132,23 @@ def _reachable(document: Node, places: Places) -> Iterator[Node]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            stack += _next(node, places)
+            stack += _next(node, schema_index)
 
 
-def _next(node: Node, places: Places) -> list[Node]:
+def _next(node: Node, schema_index: SchemaIndex) -> list[Node]:
     if not isinstance(node, dict):
         return []
-    return [*_applied(node, places), *(inner for _, inner in _inside(node))]
+    return [*_applied(node, schema_index), *(inner for _, inner in _inside(node))]
 
 
-def _applied(node: dict[str, object], places: Places) -> Iterator[Node]:
+def _applied(node: dict[str, object], schema_index: SchemaIndex) -> Iterator[Node]:
     """The schemas that are applied to the same value."""
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
         target = node.get(keyword)
         if isinstance(target, str) and not target.startswith(
             ("http://json-schema.org/", "https://json-schema.org/")
         ):
-            yield places.resolve(target, node)
+            yield schema_index.resolve(target, node)
     for keyword in _SAME_ONE:
         yield from _schemas(node.get(keyword))
     for keyword in _SAME_MANY:

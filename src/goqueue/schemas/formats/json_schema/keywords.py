@@ -104,15 +104,15 @@ def array_faults(
     for index in range(max(len(firsts), len(firsts_before))):
         now = firsts[index] if index < len(firsts) else rest
         before = firsts_before[index] if index < len(firsts_before) else rest_before
-        place = f"{path}/items/{index}"
+        inner = f"{path}/items/{index}"
         if index >= len(firsts_before) and before is True and now not in (True, {}):
             found.append(
-                f"ITEM_ADDED_TO_OPEN_CONTENT_MODEL at {place}: it could be anything before"
+                f"ITEM_ADDED_TO_OPEN_CONTENT_MODEL at {inner}: it could be anything before"
             )
         elif index >= len(firsts) and now is False and before is not False:
-            found.append(f"ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL at {place}: it is refused now")
+            found.append(f"ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL at {inner}: it is refused now")
         else:
-            found += comparing.schemas(now, before, place, depth)
+            found += comparing.schemas(now, before, inner, depth)
     return found + _rest_faults(comparing, rest, rest_before, f"{path}/items", depth)
 
 

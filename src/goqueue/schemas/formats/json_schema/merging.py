@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from goqueue.schemas.formats.json_schema.references import Node, Places
+from goqueue.schemas.formats.json_schema.references import Node, SchemaIndex
 
 _FOLLOW_MAX = 100  # references to references
 # Members that do not constrain values.
@@ -14,21 +14,21 @@ ANNOTATIONS = {
 }  # fmt: skip
 
 
-def flattened(node: Node, places: Places) -> Node:
+def flattened(node: Node, schema_index: SchemaIndex) -> Node:
     """The same schema with less indirection; what cannot be merged stays in `allOf`."""
-    return _flattened(node, places, 0)
+    return _flattened(node, schema_index, 0)
 
 
-def _flattened(node: Node, places: Places, depth: int) -> Node:
+def _flattened(node: Node, schema_index: SchemaIndex, depth: int) -> Node:
     if not isinstance(node, dict) or not ("$ref" in node or "allOf" in node) or depth > _FOLLOW_MAX:
         return node
     parts: list[Node] = []
     target = node.get("$ref")
     if isinstance(target, str):
-        found = _target(target, node, places)
+        found = _target(target, node, schema_index)
         if not node.keys() - ANNOTATIONS - {"$ref"}:
             # The same object each time, so that a recursive schema is recognised.
-            return _flattened(found, places, depth + 1)
+            return _flattened(found, schema_index, depth + 1)
         parts.append(found)
     branches = node.get("allOf")
     parts += branches if isinstance(branches, list) else []
@@ -37,7 +37,7 @@ def _flattened(node: Node, places: Places, depth: int) -> Node:
     }
     left = []
     for part in parts:
-        inner = _flattened(part, places, depth + 1)
+        inner = _flattened(part, schema_index, depth + 1)
         if inner is False:
             return False
         if isinstance(inner, dict) and not _merge(merged, inner):
@@ -45,10 +45,10 @@ def _flattened(node: Node, places: Places, depth: int) -> Node:
     return merged | ({"allOf": left} if left else {})
 
 
-def _target(target: str, node: dict[str, object], places: Places) -> Node:
+def _target(target: str, node: dict[str, object], schema_index: SchemaIndex) -> Node:
     if target.startswith(("http://json-schema.org/", "https://json-schema.org/")):
         return {"$ref-to-meta-schema": target}
-    return places.resolve(target, node)
+    return schema_index.resolve(target, node)
 
 
 def _merge(into: dict[str, object], given: Mapping[str, object]) -> bool:

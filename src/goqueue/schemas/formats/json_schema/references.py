@@ -20,7 +20,7 @@ Node = dict[str, object] | bool
 _NOT_SCHEMAS = {"const", "enum", "default", "examples", "required", "example"}
 
 
-class Places:
+class SchemaIndex:
     """The documents of one schema and of those it refers to."""
 
     def __init__(self) -> None:

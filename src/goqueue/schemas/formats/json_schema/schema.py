@@ -19,7 +19,13 @@ from goqueue.schemas.formats.interface import (
 )
 from goqueue.schemas.formats.json_schema import compatibility, costs
 from goqueue.schemas.formats.json_schema.drafts import Draft, draft_of
-from goqueue.schemas.formats.json_schema.references import BASE, Node, Places, joined, references_in
+from goqueue.schemas.formats.json_schema.references import (
+    BASE,
+    Node,
+    SchemaIndex,
+    joined,
+    references_in,
+)
 from goqueue.schemas.formats.references import in_order
 
 # A pattern that needs more steps than this on one string counts as not matched. Linear patterns
@@ -44,7 +50,7 @@ class JsonSchema:
     canonical: str
     normalized: str
     document: Node
-    places: Places
+    schema_index: SchemaIndex
     compiled: jsonschema_rs.Validator
     payload_depth_max: int
     draft: Draft
@@ -66,24 +72,24 @@ class JsonSchema:
 def parse(text: str, references: Sequence[ResolvedReference]) -> JsonSchema:
     """Parse and compile a schema; `$ref` may use the `references`, or an `$id` inside them."""
     document = _node(json_text.read(text))
-    places = Places()
-    places.add(document)
+    schema_index = SchemaIndex()
+    schema_index.add(document)
     for reference in in_order(references):
         try:
-            places.add(_node(json_text.read(reference.text)), reference.name)
+            schema_index.add(_node(json_text.read(reference.text)), reference.name)
         except InvalidSchema as error:
             raise InvalidSchema(f"In the reference {reference.name!r}: {error}") from None
     for target, source in references_in(document):
         if not target.startswith(("http://json-schema.org/", "https://json-schema.org/")):
-            places.resolve(target, source)
-    depth_max = costs.payload_depth(document, places, limit=PAYLOAD_DEPTH_MAX)
+            schema_index.resolve(target, source)
+    depth_max = costs.payload_depth(document, schema_index, limit=PAYLOAD_DEPTH_MAX)
     return JsonSchema(
         text,
         canonical=json_text.write(document),
         normalized=json_text.write(document, is_sorted=True),
         document=document,
-        places=places,
-        compiled=_compiled(document, places),
+        schema_index=schema_index,
+        compiled=_compiled(document, schema_index),
         payload_depth_max=depth_max,
         draft=draft_of(document),
     )
@@ -95,10 +101,10 @@ def _node(document: object) -> Node:
     raise InvalidSchema("A JSON Schema is an object, or true or false.")
 
 
-def _compiled(document: Node, places: Places) -> jsonschema_rs.Validator:
+def _compiled(document: Node, schema_index: SchemaIndex) -> jsonschema_rs.Validator:
     def retrieve(address: str) -> Any:
         # The library would read files and the network; it gets only the documents passed in.
-        found = places.find(address)
+        found = schema_index.find(address)
         if found is None:
             raise LookupError(f"no schema is known as {address[:200]}")
         return found

@@ -70,12 +70,12 @@ class _Comparison:
                 found += self._message(readers.get(name), inner, f"{path}/{name}", depth + 1)
         found += _oneof_faults(reader, writer, path)
         for number, field in writer.fields_by_number.items():
-            place = f"{path}/{field.name}"
+            at = f"{path}/{field.name}"
             if number in reader.fields_by_number:
-                found += self._field(reader.fields_by_number[number], field, place, depth + 1)
+                found += self._field(reader.fields_by_number[number], field, at, depth + 1)
             elif field.is_required:
                 found.append(
-                    f"REQUIRED_FIELD_REMOVED at {place}: the required field {number} is missing"
+                    f"REQUIRED_FIELD_REMOVED at {at}: the required field {number} is missing"
                 )
         for number, field in reader.fields_by_number.items():
             if field.is_required and not _is_required(writer.fields_by_number.get(number)):

@@ -81,14 +81,14 @@ def _walk(
         if form == _END and number == group:
             return at
         field = message.fields_by_number.get(number) if message is not None else None
-        place = path
+        field_path = path
         if field is not None:
-            place = f"{path}.{field.name}"
+            field_path = f"{path}.{field.name}"
             if field.is_repeated and not _is_packed(field, form):
                 counts[number] = counts.get(number, -1) + 1
-                place = f"{place}[{counts[number]}]"
-        _check_form(field, number, form, place)
-        at = _value(data, at, end, field, (number, form), place, depth)
+                field_path = f"{field_path}[{counts[number]}]"
+        _check_form(field, number, form, field_path)
+        at = _value(data, at, end, field, (number, form), field_path, depth)
     if group >= 0:
         raise SchemaViolation(path, "the bytes end inside this group")
     return at

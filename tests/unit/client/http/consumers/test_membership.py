@@ -13,8 +13,8 @@ from goqueue.client.errors import ConnectionLost
 from goqueue.client.http.consumers.membership import Membership, Rebalance, StreamSettings
 from goqueue.client.http.messages import Message
 from goqueue.client.http.request import Request
-from goqueue.client.http.requests.members import MemberRequests, Polled, Told
-from goqueue.client.http.steps import Steps, Tell
+from goqueue.client.http.requests.members import MemberRequests, MemberResult, Polled
+from goqueue.client.http.steps import Callback, Steps
 from goqueue.model.errors import FencedMemberEpoch, InvalidRequest, UnknownMember
 from goqueue.model.names import TopicPartition
 from goqueue.wire.http.bodies.messages import Damage
@@ -22,9 +22,9 @@ from goqueue.wire.http.bodies.messages import Damage
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def told(epoch: int, *partitions: TopicPartition, changed: bool = True) -> Told:
+def told(epoch: int, *partitions: TopicPartition, changed: bool = True) -> MemberResult:
     assignment = frozenset(partitions) if changed else None
-    return Told(member_id="m", member_epoch=epoch, heartbeat_ms=1000, assignment=assignment)
+    return MemberResult(member_id="m", member_epoch=epoch, heartbeat_ms=1000, assignment=assignment)
 
 
 def polled(
@@ -61,8 +61,8 @@ class Broker:
         try:
             step = next(steps)
             while True:
-                if isinstance(step, Tell):
-                    step.function(step.about)
+                if isinstance(step, Callback):
+                    step.function(step.argument)
                     step = next(steps)
                     continue
                 self.asked.append(_asked(step))
@@ -165,9 +165,9 @@ def test_when_the_user_fails_in_a_callback_the_messages_come_again() -> None:
     steps = broker.member.poll(limit=10, wait_ms=0)
     next(steps)
     step = steps.send(answer)
-    assert isinstance(step, Tell)
+    assert isinstance(step, Callback)
     with pytest.raises(ValueError, match="torn"):
-        step.function(step.about)
+        step.function(step.argument)
     steps.close()
     assert not broker.member.is_joined  # so that the next poll starts at the committed offset
 
@@ -194,7 +194,7 @@ def test_leaving_a_group_that_went_on_without_us_is_fine() -> None:
 
 def test_a_poll_is_never_sent_twice() -> None:
     request = MemberRequests("g", "m").poll(1, limit=1, wait=0, auto_commit=True, start="latest")
-    assert request.repeat.name == "CONFUSES"
+    assert request.repeat.name == "AMBIGUOUS"
 
 
 def test_somebody_who_wants_to_read_says_what() -> None:
