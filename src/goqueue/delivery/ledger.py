@@ -98,7 +98,7 @@ class Retried:
 
     retries: list[tuple[int, Retry]]
     # Those whose delivery has just ended. For observers; not journaled.
-    returned: tuple[int, ...] = field(default=(), compare=False)
+    returned: list[int] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

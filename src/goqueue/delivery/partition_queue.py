@@ -181,6 +181,7 @@ class PartitionQueue:
             last.ranges.extend(event.ranges)
         elif isinstance(event, Retried) and isinstance(last, Retried):
             last.retries.extend(event.retries)
+            last.returned.extend(event.returned)
         else:
             events.append(event)
 
@@ -392,7 +393,7 @@ class PartitionQueue:
 
     def retry(self, offset: int, retry: Retry) -> None:
         """Take back a message that was not acknowledged, for redelivery from its due time on."""
-        self.record(Retried([*self._before_in_key(offset), (offset, retry)], (offset,)))
+        self.record(Retried([*self._before_in_key(offset), (offset, retry)], [offset]))
         self.redeliver(offset, 0)
 
     def redeliver(self, offset: int, now_ms: int) -> None:

@@ -32,18 +32,18 @@ class Draft:
     source: Source
     is_normalized: bool
 
-    def read(self) -> Meant:
+    def parse(self) -> ParsedDraft:
         """Parse it; raise `InvalidSchema`."""
         schema = self.source.read()
         if self.is_normalized:
             text = meaning = schema.normalized
         else:
             text, meaning = schema.text, schema.canonical
-        return Meant(self, schema, text, meaning)
+        return ParsedDraft(self, schema, text, meaning)
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class ParsedDraft:
     """A parsed draft: the schema, the text to store, and its identity."""
 
     draft: Draft

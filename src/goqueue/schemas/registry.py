@@ -16,7 +16,7 @@ import msgspec
 
 from goqueue.model.errors import InvalidSchema, SchemaRefusal, SchemaRefused
 from goqueue.schemas.catalog import Catalog, Content, Version
-from goqueue.schemas.drafts import Draft, Meant, Request
+from goqueue.schemas.drafts import Draft, ParsedDraft, Request
 from goqueue.schemas.facts import (
     Change,
     ConfigFact,
@@ -114,15 +114,15 @@ class Registry:
             if found is not None:
                 yield found
 
-    def find_like(self, meant: Meant, *, with_deleted: bool = False) -> Version | None:
+    def find_like(self, parsed: ParsedDraft, *, with_deleted: bool = False) -> Version | None:
         """The version of the draft's subject that is equivalent."""
-        draft = meant.draft
-        found = self._find_guid_in(draft.subject, meant.guid(), with_deleted=with_deleted)
+        draft = parsed.draft
+        found = self._find_guid_in(draft.subject, parsed.guid(), with_deleted=with_deleted)
         if found is None:
             latest = self.latest(draft.subject)
             inherited = _inheriting(draft.request, latest)
             if inherited != draft.request:
-                guid = meant.guid(inherited)
+                guid = parsed.guid(inherited)
                 found = self._find_guid_in(draft.subject, guid, with_deleted=with_deleted)
         return found
 
@@ -180,39 +180,39 @@ class Registry:
             )
         return self.draft(subject, request, normalize=normalize)
 
-    def find_registered(self, meant: Meant) -> Version | None:
+    def find_registered(self, parsed: ParsedDraft) -> Version | None:
         """The existing version that makes a registration unnecessary."""
-        request = meant.draft.request
+        request = parsed.draft.request
         if request.version is not None:
             return None
-        found = self._find_guid_in(meant.draft.subject, meant.guid(), with_deleted=False)
+        found = self._find_guid_in(parsed.draft.subject, parsed.guid(), with_deleted=False)
         if found is None or request.id in (None, found.content.id):
             return found
         return None
 
-    def check(self, meant: Meant, *, against: Sequence[Version] | None = None) -> Check:
+    def check(self, parsed: ParsedDraft, *, against: Sequence[Version] | None = None) -> Check:
         """The comparison to run before the draft may become a version."""
-        subject = meant.draft.subject
+        subject = parsed.draft.subject
         config = self.scopes.config(subject)
         earlier = self.live_versions(subject) if against is None else against
         if config.group is not None:
-            wanted = _property(meant.draft.request.metadata, config.group)
+            wanted = _property(parsed.draft.request.metadata, config.group)
             earlier = [
                 one for one in earlier if _property(one.content.metadata, config.group) == wanted
             ]
         sources = [(one.number, self.source(one.content)) for one in earlier]
         assert config.level is not None
-        return Check(config.level, meant.draft.source, sources)
+        return Check(config.level, parsed.draft.source, sources)
 
     def needs_check(self, subject: Subject) -> bool:
         return self.scopes.mode(subject) is not Mode.IMPORT
 
-    def register(self, meant: Meant, *, now_ms: int) -> tuple[VersionFact, list[Change]]:
+    def register(self, parsed: ParsedDraft, *, now_ms: int) -> tuple[VersionFact, list[Change]]:
         """The entries that make the draft a version, after it passed the comparison."""
-        draft, request = meant.draft, meant.draft.request
+        draft, request = parsed.draft, parsed.draft.request
         subject, context = draft.subject, draft.subject.context
         self._check_room(context)
-        guid = meant.guid()
+        guid = parsed.guid()
         version = self._next_version(subject, request, guid)
         schema_id = self._choose_id(context, request, guid)
         known = self.catalog.content(context, schema_id)
@@ -221,7 +221,7 @@ class Registry:
             version=version,
             id=schema_id,
             kind=request.kind,
-            text=meant.text if known is None else known.text,
+            text=parsed.text if known is None else known.text,
             guid=guid,
             registered_at_ms=now_ms,
             references=request.references,

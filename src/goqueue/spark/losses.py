@@ -22,7 +22,7 @@ class DataLost(GoQueueError):
 
     def __init__(self, losses: Sequence[str]) -> None:
         super().__init__(
-            f"{' '.join(losses)} Set failOnDataLoss to false to go on with what is there, or "
+            f"{' '.join(losses)} Set failOnDataLoss to false to continue with what exists, or "
             "begin again: a table by loading it, a stream with a new checkpoint."
         )
 

@@ -79,6 +79,15 @@ def test_a_message_is_delivered_retried_and_acknowledged(
     assert not seen.dead_lettered_at
 
 
+def test_messages_that_are_returned_together_are_all_reported(
+    node: QueueNode, seen: CountingObserver
+) -> None:
+    node.send("a", "b", "c", "d")
+    messages = node.receive(messages_max=10)
+    node.settle("nack", [messages[2], messages[0], messages[1]], delay_ms=60_000)
+    assert seen.settled_as[Outcome.RETRIED] == of_group("orders", [0, 1, 2])
+
+
 def test_a_rejected_message_is_dead_lettered_and_redriven(
     node: QueueNode, seen: CountingObserver
 ) -> None:

@@ -48,15 +48,15 @@ class Desk:
         listed = tuple(Reference(*one) for one in references)
         request = Request(text=text, kind=kind, references=listed, **more)  # type: ignore[arg-type]
         name = read_subject(subject)
-        meant = self.registry.draft_of_register(name, request, normalize=normalize).read()
-        known = self.registry.find_registered(meant)
+        parsed = self.registry.draft_of_register(name, request, normalize=normalize).parse()
+        known = self.registry.find_registered(parsed)
         if known is not None:
             return known
         if self.registry.needs_check(name):
-            messages = self.registry.check(meant).run()
+            messages = self.registry.check(parsed).run()
             if messages:
                 raise SchemaRefused(SchemaRefusal.INCOMPATIBLE, "; ".join(messages))
-        fact, changes = self.registry.register(meant, now_ms=self.now_ms)
+        fact, changes = self.registry.register(parsed, now_ms=self.now_ms)
         self.write(changes)
         return self.version(subject, fact.version)
 

@@ -92,8 +92,8 @@ def test_metadata_is_inherited_and_makes_a_schema_another(desk: Desk) -> None:
 
 def test_a_lookup_without_metadata_finds_the_version_that_has_some(desk: Desk) -> None:
     first = desk.register("users", PLAIN, metadata={"properties": {"owner": "billing"}})
-    meant = desk.registry.draft(subject("users"), Request(PLAIN), normalize=False).read()
-    assert desk.registry.find_like(meant) is first
+    parsed = desk.registry.draft(subject("users"), Request(PLAIN), normalize=False).parse()
+    assert desk.registry.find_like(parsed) is first
 
 
 # Compatibility

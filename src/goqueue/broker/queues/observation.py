@@ -29,7 +29,7 @@ def observe(
         elif isinstance(event, Done):
             observer.settled(group, partition, event.ranges, outcome=_OUTCOMES[event.why])
         elif isinstance(event, Retried) and event.returned:
-            ranges = ranges_of(event.returned)
+            ranges = ranges_of(sorted(event.returned))
             observer.settled(group, partition, ranges, outcome=Outcome.RETRIED)
         elif isinstance(event, Voided) and event.offsets:
             ranges = ranges_of(sorted(event.offsets))

@@ -103,10 +103,10 @@ class Schemas:
         """The version of a subject that is equivalent to a schema."""
         registry = await self._ready()
         draft = registry.draft(subject, request, normalize=normalize)
-        meant = await self._think(draft.read)
+        parsed = await self._think(draft.parse)
 
         def ask(registry: Registry) -> Version:
-            found = registry.find_like(meant, with_deleted=with_deleted)
+            found = registry.find_like(parsed, with_deleted=with_deleted)
             if found is not None:
                 return found
             if not registry.has_subject(subject, with_deleted=with_deleted):
@@ -125,18 +125,18 @@ class Schemas:
         """
         registry = await self._ready()
         draft = registry.draft(subject, request, normalize=normalize)
-        meant = await self._think(draft.read)
+        parsed = await self._think(draft.parse)
 
         def ask(registry: Registry) -> Check:
             if number is None:
-                return registry.check(meant)
+                return registry.check(parsed)
             live = registry.live_versions(subject)
             against = (
                 live[-1:] if number == LATEST else [one for one in live if one.number == number]
             )
             if not against and number != LATEST:
                 raise unknown_version(number)
-            return registry.check(meant, against=against)
+            return registry.check(parsed, against=against)
 
         check = await self.look(ask)
         return await self._think(check.run)
@@ -206,17 +206,17 @@ class Schemas:
     ) -> Version:
         registry = await self._ready_to_change()
         draft = registry.draft_of_register(subject, request, normalize=normalize)
-        meant = await self._think(draft.read)
+        parsed = await self._think(draft.parse)
         registry = self._loaded()
-        known = registry.find_registered(meant)
+        known = registry.find_registered(parsed)
         if known is not None:
             return known
         if registry.needs_check(subject) and not force:
-            messages = await self._think(registry.check(meant).run)
+            messages = await self._think(registry.check(parsed).run)
             if messages:
                 raise _incompatible(subject, messages)
         registry = self._loaded()
-        fact, changes = registry.register(meant, now_ms=self._clock.wall_ms())
+        fact, changes = registry.register(parsed, now_ms=self._clock.wall_ms())
         self._write(registry, changes)
         version = registry.catalog.version(subject, fact.version)
         assert version is not None

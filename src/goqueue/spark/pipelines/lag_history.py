@@ -55,10 +55,7 @@ class LagSample(NamedTuple):
 class Forecast:
     """The forecast of the lag of a group in one partition, at the current rates."""
 
-    group: str
-    topic: str
-    partition: int
-    lag: int
+    last: LagSample
     samples: int
     produced_per_s: float | None  # None: one sample gives no rate
     consumed_per_s: float | None
@@ -143,10 +140,10 @@ def lag_history(spark: SparkSession, folder: str | Path) -> DataFrame:
 
 def forecast(samples: Iterable[LagSample], *, bound: int | None = None) -> list[Forecast]:
     """Return rates over the samples, and the forecast, for each group and partition."""
-    by_place: dict[tuple[str, str, int], list[LagSample]] = {}
+    by_partition: dict[tuple[str, str, int], list[LagSample]] = {}
     for one in samples:
-        by_place.setdefault((one.group, one.topic, one.partition), []).append(one)
-    return [_forecast(sorted(some), bound) for _, some in sorted(by_place.items())]
+        by_partition.setdefault((one.group, one.topic, one.partition), []).append(one)
+    return [_forecast(sorted(some), bound) for _, some in sorted(by_partition.items())]
 
 
 def _forecast(samples: Sequence[LagSample], bound: int | None) -> Forecast:
@@ -156,10 +153,7 @@ def _forecast(samples: Sequence[LagSample], bound: int | None) -> Forecast:
     consumed = slope(times, [one.committed for one in samples])
     rate = slope(times, [one.lag for one in samples])
     return Forecast(
-        group=last.group,
-        topic=last.topic,
-        partition=last.partition,
-        lag=last.lag,
+        last=last,
         samples=len(samples),
         produced_per_s=produced,
         consumed_per_s=consumed,

@@ -139,7 +139,7 @@ def _check_names(run_id: str, archive: str | Path | None, topic: str | None, tar
         raise InvalidRequest("Name an archive or a topic to replay, one of them.")
     if not _NAME.fullmatch(run_id):
         raise InvalidRequest(
-            f"{run_id!r} is no name of a run; take letters, digits, dots, dashes, underlines."
+            f"{run_id!r} is not a valid run name; use letters, digits, dots, dashes, underscores."
         )
     if topic is not None and topic == target:
         raise InvalidRequest("A topic cannot be replayed into itself; name another target.")

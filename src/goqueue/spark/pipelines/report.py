@@ -233,15 +233,15 @@ def _sums(rows: Iterable[Sequence[int]]) -> list[int]:
 def _lag_part(samples: Sequence[LagSample], forecasts: Sequence[Forecast]) -> list[str]:
     rows: list[tuple[Cell, ...]] = [
         (
-            one.group,
-            f"{one.topic}/{one.partition}",
-            one.lag,
+            one.last.group,
+            f"{one.last.topic}/{one.last.partition}",
+            one.last.lag,
             _rate(one.produced_per_s),
             _rate(one.consumed_per_s),
             None if one.gone_at_ms is None else show_time(one.gone_at_ms),
             None if one.bound_at_ms is None else show_time(one.bound_at_ms),
         )
-        for one in sorted(forecasts, key=lambda each: -each.lag)
+        for one in sorted(forecasts, key=lambda each: -each.last.lag)
     ]
     names = ("group", "partition", "lag", "in /s", "out /s", "gone at", "bound at")
     return ["<h2>Lag</h2>", lines(lag_series(samples), what="records"), _table(names, rows)]

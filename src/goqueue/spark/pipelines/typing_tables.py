@@ -271,7 +271,7 @@ def plan_of_archive(held: TypedTable, source: Path, topic: str | None) -> _Plan:
     found = open_archive(source)
     if any(one.kind == "snapshot" for one in found.manifests):
         raise InvalidRequest(
-            f"{source} holds the latest record of each key, and is made anew by every run; type "
+            f"{source} holds the latest record of each key, and is rewritten by every run; type "
             "the topic, or an archive of it."
         )
     topic = topic or _only_topic(found)

@@ -43,7 +43,7 @@ def test_a_shrinking_lag_has_an_end() -> None:
     (found,) = forecast(
         [sample(second, 100 + 30 * second, 1000 + 10 * second) for second in (0, 5, 10)]
     )
-    assert (found.lag, found.samples) == (700, 3)
+    assert (found.last.lag, found.samples) == (700, 3)
     assert found.produced_per_s == pytest.approx(10)
     assert found.consumed_per_s == pytest.approx(30)
     assert found.lag_per_s == pytest.approx(-20)
@@ -62,7 +62,7 @@ def test_a_growing_lag_reaches_its_bound() -> None:
 
 def test_one_sample_says_nothing_about_rates() -> None:
     (found,) = forecast([sample(0, 4, 10)], bound=100)
-    assert (found.lag, found.lag_per_s, found.gone_at_ms, found.bound_at_ms) == (
+    assert (found.last.lag, found.lag_per_s, found.gone_at_ms, found.bound_at_ms) == (
         6,
         None,
         None,
@@ -74,7 +74,7 @@ def test_one_sample_says_nothing_about_rates() -> None:
 
 def test_partitions_are_foreseen_apart() -> None:
     samples = [sample(0, 0, 10), sample(1, 5, 10), sample(0, 0, 7, partition=1)]
-    assert [(one.partition, one.lag) for one in forecast(samples)] == [(0, 5), (1, 7)]
+    assert [(one.last.partition, one.last.lag) for one in forecast(samples)] == [(0, 5), (1, 7)]
 
 
 @given(

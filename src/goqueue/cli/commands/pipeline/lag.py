@@ -40,7 +40,7 @@ def lag(
     forecasts = [
         one
         for one in pipelines.forecast(history, bound=bound)
-        if (one.group, one.topic, one.partition) in seen
+        if (one.last.group, one.last.topic, one.last.partition) in seen
     ]
     form = current_call(ctx).output
     if not forecasts and form is OutputForm.TABLE:
@@ -48,10 +48,10 @@ def lag(
     print_rows(
         [
             {
-                "group": one.group,
-                "topic": one.topic,
-                "partition": one.partition,
-                "lag": one.lag,
+                "group": one.last.group,
+                "topic": one.last.topic,
+                "partition": one.last.partition,
+                "lag": one.last.lag,
                 "samples": one.samples,
                 "produced_per_s": _rounded(one.produced_per_s),
                 "consumed_per_s": _rounded(one.consumed_per_s),

@@ -62,7 +62,7 @@ class Broker:
             step = next(steps)
             while True:
                 if isinstance(step, Callback):
-                    step.function(step.about)
+                    step.function(step.argument)
                     step = next(steps)
                     continue
                 self.asked.append(_asked(step))
@@ -167,7 +167,7 @@ def test_when_the_user_fails_in_a_callback_the_messages_come_again() -> None:
     step = steps.send(answer)
     assert isinstance(step, Callback)
     with pytest.raises(ValueError, match="torn"):
-        step.function(step.about)
+        step.function(step.argument)
     steps.close()
     assert not broker.member.is_joined  # so that the next poll starts at the committed offset
 
@@ -194,7 +194,7 @@ def test_leaving_a_group_that_went_on_without_us_is_fine() -> None:
 
 def test_a_poll_is_never_sent_twice() -> None:
     request = MemberRequests("g", "m").poll(1, limit=1, wait=0, auto_commit=True, start="latest")
-    assert request.repeat.name == "CONFUSES"
+    assert request.repeat.name == "AMBIGUOUS"
 
 
 def test_somebody_who_wants_to_read_says_what() -> None:
