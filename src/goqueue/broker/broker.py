@@ -241,8 +241,8 @@ class Broker:
             self.schedules,
             self.validation,
             TransactionEntry(self.topics, self.transactions, is_alone=self.cluster is None),
+            self.upkeep,
             waiting_bytes_max=self.settings.schedules.waiting_bytes_max,
-            is_full=self._is_full,
         )
 
     def _redrive_dead_letters(self) -> None:

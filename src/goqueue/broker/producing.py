@@ -7,12 +7,12 @@ until it has been sent again (ADR 50).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from goqueue.broker.publishing.split_batches import PendingBatches, Split, scheduled_participant
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.schemas.validation import Validation
+from goqueue.broker.topics.housekeeping import Upkeep
 from goqueue.broker.topics.topics import Topic
 from goqueue.broker.transactions.entry import Entrant, TransactionEntry
 from goqueue.broker.transactions.joining import Joining, is_transactional
@@ -35,9 +35,9 @@ class Producing:
         schedules: Schedules,
         validation: Validation,
         entry: TransactionEntry,
+        upkeep: Upkeep,
         *,
         waiting_bytes_max: int,
-        is_full: Callable[[], bool],
     ) -> None:
         """`waiting_bytes_max` limits the batches that wait for their delayed records."""
         self._clock = clock
@@ -45,7 +45,7 @@ class Producing:
         self._validation = validation
         self._entry = entry
         self._pending = PendingBatches(clock, schedules, bytes_max=waiting_bytes_max)
-        self._is_full = is_full
+        self._upkeep = upkeep
 
     def produce(
         self,
@@ -100,10 +100,6 @@ class Producing:
             self._pending.note_refused(partition, read_header(batch), error)
         return error
 
-    def takes_runs(self, topic: Topic) -> bool:
-        """Return whether batches for a topic may go to its partitions without `produce`."""
-        return not (topic.is_internal or self._is_full())
-
     def _scheduled_by(
         self, topic: Topic, partition: Partition, batch: memoryview
     ) -> list[TopicPartition]:
@@ -126,7 +122,7 @@ class Producing:
     def _store_now(
         self, topic: Topic, partition: Partition, batch: memoryview, session: Session | None
     ) -> Appended | Split:
-        if self._is_full():
+        if self._upkeep.is_full:
             raise StorageFull("The disk is full; retry when there is room again.")
         now_ms = self._clock.wall_ms()
         payload = produced_payload(batch) if topic.settings.has_attributes else None

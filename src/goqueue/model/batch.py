@@ -412,6 +412,8 @@ def decode_batch(data: Buffer) -> list[Record]:
 def unpack_payload(data: Buffer, header: BatchHeader, *, bytes_max: int | None = None) -> Buffer:
     """The decompressed records of a batch, up to `bytes_max` or else the bound of the process."""
     payload = memoryview(data)[HEADER_BYTES : header.size]
+    if not header.attributes & CODEC_MASK:
+        return payload
     return decompress(header.codec, payload, bytes_max=bytes_max)
 
 
@@ -423,8 +425,11 @@ def produced_payload(data: Buffer) -> Buffer | None:
     if len(data) < HEADER_BYTES:
         return None
     header = read_header(data)
+    payload = memoryview(data)[HEADER_BYTES:]
+    if not header.attributes & CODEC_MASK:
+        return payload
     try:
-        return decompress(header.codec, memoryview(data)[HEADER_BYTES:])
+        return decompress(header.codec, payload)
     except UnpacksTooLarge:
         raise
     except (CorruptBatch, UnsupportedCompression):
