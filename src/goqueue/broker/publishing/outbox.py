@@ -31,8 +31,8 @@ from goqueue.model.errors import (
 from goqueue.partition import Appended
 
 WRITE_TIMEOUT_MS = 15_000  # long enough to elect another leader
-LINE_BYTES_MAX = 64 << 20  # queued for one partition; more is refused
-LINES_MAX = 20_000  # partitions remembered; beyond that, idle ones are forgotten
+QUEUE_BYTES_MAX = 64 << 20  # queued for one partition; more is refused
+QUEUES_MAX = 20_000  # partitions remembered; beyond that, idle ones are forgotten
 
 _NO_PRODUCER = -1
 # Transient errors that are reported to the client as they are.
@@ -48,7 +48,7 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Line:
+class _PartitionQueue:
     """The queue of one partition, by lane, and this node's producer identity there."""
 
     topic: Topic
@@ -75,127 +75,129 @@ class Outbox:
         self._leaders = leaders
         self._new_producer_id = new_producer_id
         self._producer_epoch = producer_epoch
-        self._lines: dict[tuple[bytes, int], _Line] = {}
+        self._queues: dict[tuple[bytes, int], _PartitionQueue] = {}
 
     def add(self, topic: Topic, number: int, lane: int, share: Share) -> None:
         """Add a share; it is notified when it is committed or refused."""
-        line = self._line(topic, number)
-        if line.size + share.size > LINE_BYTES_MAX:
+        queue = self._queue(topic, number)
+        if queue.size + share.size > QUEUE_BYTES_MAX:
             text = f"Too many bytes are queued for {topic.name}/{number}; retry later."
             share.refused(RequestTimedOut(text))
             return
-        line.size += share.size
+        queue.size += share.size
         waiting = _Waiting(share, self._clock.now_ms())
-        line.lanes.setdefault(lane, deque()).append(waiting)
-        if not line.is_busy:
+        queue.lanes.setdefault(lane, deque()).append(waiting)
+        if not queue.is_busy:
             # Not immediately: the records of one event-loop turn make one batch.
-            line.is_busy = True
-            self._go_on(line)
+            queue.is_busy = True
+            self._next_soon(queue)
 
-    def _line(self, topic: Topic, number: int) -> _Line:
-        line = self._lines.get((topic.id, number))
-        if line is None:
-            if len(self._lines) >= LINES_MAX:
-                self._lines = {place: one for place, one in self._lines.items() if one.is_busy}
-            line = self._lines[topic.id, number] = _Line(topic, number)
-        return line
+    def _queue(self, topic: Topic, number: int) -> _PartitionQueue:
+        queue = self._queues.get((topic.id, number))
+        if queue is None:
+            if len(self._queues) >= QUEUES_MAX:
+                self._queues = {key: one for key, one in self._queues.items() if one.is_busy}
+            queue = self._queues[topic.id, number] = _PartitionQueue(topic, number)
+        return queue
 
-    def _next(self, line: _Line) -> None:
+    def _next(self, queue: _PartitionQueue) -> None:
         """Write the next batch of a queue, if there is one."""
-        shares = self._take(line)
+        shares = self._take(queue)
         if not shares:
-            line.is_busy = False
+            queue.is_busy = False
             return
-        if line.producer_id != _NO_PRODUCER:
-            self._write(line, shares)
+        if queue.producer_id != _NO_PRODUCER:
+            self._write(queue, shares)
             return
 
         def identified(producer_id: int | None, error: Exception | None) -> None:
             if producer_id is None:
                 assert isinstance(error, GoQueueError)
-                self._refuse(line, shares, error)
+                self._refuse(queue, shares, error)
             else:
-                line.producer_id, line.sequence = producer_id, 0
-                self._write(line, shares)
+                queue.producer_id, queue.sequence = producer_id, 0
+                self._write(queue, shares)
 
-        self._identify(line).then(identified)
+        self._identify(queue).then(identified)
 
-    def _identify(self, line: _Line) -> Promise[int]:
+    def _identify(self, queue: _PartitionQueue) -> Promise[int]:
         """Get a new producer identity for the partition of a queue."""
         return self._new_producer_id()
 
-    def _take(self, line: _Line) -> list[Share]:
+    def _take(self, queue: _PartitionQueue) -> list[Share]:
         """Take shares of one lane that fit a batch, without those that have timed out."""
-        room = line.topic.settings.message_bytes_max - HEADER_BYTES
+        room = queue.topic.settings.message_bytes_max - HEADER_BYTES
         late_ms = self._clock.now_ms() - WRITE_TIMEOUT_MS
         taken: list[Share] = []
-        while line.lanes and not taken:
-            lane, waiting = next(iter(line.lanes.items()))
-            del line.lanes[lane]
+        while queue.lanes and not taken:
+            lane, waiting = next(iter(queue.lanes.items()))
+            del queue.lanes[lane]
             size = count = 0
             while waiting:
                 share, is_late = waiting[0].share, waiting[0].since_ms < late_ms
                 is_over = size + share.size > room or count + len(share.records) > BATCH_RECORDS_MAX
                 if taken and is_over and not is_late:
-                    line.lanes[lane] = waiting  # Now behind the other lanes.
+                    queue.lanes[lane] = waiting  # Now behind the other lanes.
                     break
                 waiting.popleft()
-                line.size -= share.size
+                queue.size -= share.size
                 if is_late:
-                    share.refused(_too_late(line))
+                    share.refused(_too_late(queue))
                     continue
                 taken.append(share)
                 size += share.size
                 count += len(share.records)
         return taken
 
-    def _write(self, line: _Line, shares: Sequence[Share], *, is_again: bool = False) -> None:
+    def _write(
+        self, queue: _PartitionQueue, shares: Sequence[Share], *, is_again: bool = False
+    ) -> None:
         records = [record for share in shares for record in share.records]
         try:
             batch = encode_batch(
                 records,
-                producer_id=line.producer_id,
+                producer_id=queue.producer_id,
                 producer_epoch=self._producer_epoch,
-                base_sequence=line.sequence,
+                base_sequence=queue.sequence,
             )
         except GoQueueError as error:
-            self._refuse(line, shares, error)
+            self._refuse(queue, shares, error)
             return
 
         def written(appended: Appended | None, error: Exception | None) -> None:
             if appended is not None:
-                line.sequence = add_sequence(line.sequence, len(records))
-                self._stored(line, shares, appended)
+                queue.sequence = add_sequence(queue.sequence, len(records))
+                self._stored(queue, shares, appended)
                 return
             if not isinstance(error, GoQueueError):
                 assert error is not None
                 raise error
-            is_forgotten = isinstance(error, _FORGOTTEN) and line.sequence > 0
+            is_forgotten = isinstance(error, _FORGOTTEN) and queue.sequence > 0
             # Whether or not the batch was stored, its sequence number is used up: continue under a
             # new identity. Errors caused by a record are found before anything is stored.
             if not isinstance(error, OF_ONE_RECORD):
-                line.producer_id = _NO_PRODUCER
+                queue.producer_id = _NO_PRODUCER
             if is_forgotten and not is_again:
-                self._write_anew(line, shares)
+                self._write_anew(queue, shares)
             else:
-                self._refuse(line, shares, _told(line, error))
+                self._refuse(queue, shares, _reported(queue, error))
 
         self._leaders.append(
-            line.topic, line.number, bytes(batch), timeout_ms=WRITE_TIMEOUT_MS
+            queue.topic, queue.number, bytes(batch), timeout_ms=WRITE_TIMEOUT_MS
         ).then(written)
 
-    def _write_anew(self, line: _Line, shares: Sequence[Share]) -> None:
+    def _write_anew(self, queue: _PartitionQueue, shares: Sequence[Share]) -> None:
         def identified(producer_id: int | None, error: Exception | None) -> None:
             if producer_id is None:
                 assert isinstance(error, GoQueueError)
-                self._refuse(line, shares, error)
+                self._refuse(queue, shares, error)
             else:
-                line.producer_id, line.sequence = producer_id, 0
-                self._write(line, shares, is_again=True)
+                queue.producer_id, queue.sequence = producer_id, 0
+                self._write(queue, shares, is_again=True)
 
-        self._identify(line).then(identified)
+        self._identify(queue).then(identified)
 
-    def _stored(self, line: _Line, shares: Sequence[Share], appended: Appended) -> None:
+    def _stored(self, queue: _PartitionQueue, shares: Sequence[Share], appended: Appended) -> None:
         base_offset = appended.base_offset
         for share in shares:
             share.stored(base_offset, appended.timestamp_ms)
@@ -203,33 +205,33 @@ class Outbox:
         for share in shares:
             if share.waits:
                 share.committed(None)
-        self._go_on(line)
+        self._next_soon(queue)
 
-    def _refuse(self, line: _Line, shares: Sequence[Share], error: GoQueueError) -> None:
+    def _refuse(self, queue: _PartitionQueue, shares: Sequence[Share], error: GoQueueError) -> None:
         is_alone = len(shares) == 1 and len(shares[0].records) == 1
         if not is_alone and isinstance(error, OF_ONE_RECORD):
             # One invalid record does not fail the others: each is retried by itself.
-            self._write_singly(line, deque(part for share in shares for part in share.split()))
+            self._write_singly(queue, deque(part for share in shares for part in share.split()))
             return
         for share in shares:
             share.refused(error)
-        self._go_on(line)
+        self._next_soon(queue)
 
-    def _write_singly(self, line: _Line, parts: deque[Share]) -> None:
+    def _write_singly(self, queue: _PartitionQueue, parts: deque[Share]) -> None:
         """Put shares of one record each at the head of the queue, each in its own lane."""
         now_ms = self._clock.now_ms()
         for part in parts:
-            line.size += part.size
+            queue.size += part.size
         singles = {
-            _SINGLE - place: deque([_Waiting(part, now_ms)]) for place, part in enumerate(parts)
+            _SINGLE - index: deque([_Waiting(part, now_ms)]) for index, part in enumerate(parts)
         }
-        line.lanes = {**singles, **line.lanes}
-        self._go_on(line)
+        queue.lanes = {**singles, **queue.lanes}
+        self._next_soon(queue)
 
-    def _go_on(self, line: _Line) -> None:
+    def _next_soon(self, queue: _PartitionQueue) -> None:
         # In a turn of its own: a response may be synchronous, and thousands of nested calls would
         # overflow the stack.
-        self._clock.call_soon(partial(self._next, line))
+        self._clock.call_soon(partial(self._next, queue))
 
 
 class OwnersOutbox(Outbox):
@@ -246,12 +248,12 @@ class OwnersOutbox(Outbox):
         self._producer_id = producer_id
         self._begun: set[tuple[bytes, int]] = set()
 
-    def _identify(self, line: _Line) -> Promise[int]:
-        place, identity = (line.topic.id, line.number), Promise[int]()
-        if place in self._begun:
-            identity.reject(_too_late(line))
+    def _identify(self, queue: _PartitionQueue) -> Promise[int]:
+        key, identity = (queue.topic.id, queue.number), Promise[int]()
+        if key in self._begun:
+            identity.reject(_too_late(queue))
         else:
-            self._begun.add(place)
+            self._begun.add(key)
             identity.resolve(self._producer_id)
         return identity
 
@@ -263,7 +265,7 @@ def _nobody() -> Promise[int]:
 _SINGLE = -1  # Lanes below this one hold one share each, so that each becomes a batch.
 
 
-def _told(line: _Line, error: GoQueueError) -> GoQueueError:
+def _reported(queue: _PartitionQueue, error: GoQueueError) -> GoQueueError:
     """The error for the publishers of a batch that was not written.
 
     A transient error was met on every attempt. An error that says only that no leader was found
@@ -272,13 +274,13 @@ def _told(line: _Line, error: GoQueueError) -> GoQueueError:
     if not error.retryable or isinstance(error, _CLEAR):
         return error
     return RequestTimedOut(
-        f"No leader of {line.topic.name}/{line.number} confirmed this write in time ({error}); "
+        f"No leader of {queue.topic.name}/{queue.number} confirmed this write in time ({error}); "
         "it may or may not have been stored."
     )
 
 
-def _too_late(line: _Line) -> RequestTimedOut:
+def _too_late(queue: _PartitionQueue) -> RequestTimedOut:
     return RequestTimedOut(
-        f"The leader of {line.topic.name}/{line.number} did not respond in time; nothing was "
+        f"The leader of {queue.topic.name}/{queue.number} did not respond in time; nothing was "
         "written. Retry."
     )

@@ -27,26 +27,23 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
-from goqueue.broker.schedules.schedules import Delayed, Schedules
+from goqueue.broker.schedules.delayed_records import (
+    SplitBatch,
+    batch_without_delayed,
+    split_batch,
+)
+from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.topics.topics import Topic
 from goqueue.delivery.schedules import Origin
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
-from goqueue.model.attributes import parse_attributes
 from goqueue.model.batch import (
-    CODEC_MASK,
     HEADER_BYTES,
     BatchHeader,
-    Record,
     add_sequence,
-    build_batch,
-    decode_records,
-    encode_records,
     is_sequence_before,
     read_header,
-    unpack_payload,
 )
-from goqueue.model.compression import Compression, compress
 from goqueue.model.errors import (
     ConcurrentTransactions,
     FencedLeaderEpoch,
@@ -55,7 +52,6 @@ from goqueue.model.errors import (
     NotEnoughReplicas,
     NotLeader,
     OutOfOrderSequence,
-    RecordTooLarge,
     RequestTimedOut,
     StorageFull,
 )
@@ -67,9 +63,8 @@ from goqueue.partition.rules import check_produced
 WAITING_BATCHES_MAX = 5  # of one producer in one partition: clients have no more in flight
 REFUSED_MAX = 10_000  # producers with a refused batch; the oldest is forgotten first
 REFUSED_MS = 600_000  # longer than producers retry a batch
-HEADERS_MAX = 100_000  # of all records in a batch that is searched for delays
 
-_Place = tuple[Partition, int]  # and the producer's id
+_ProducerKey = tuple[Partition, int]  # and the producer's id
 
 
 class Split:
@@ -98,14 +93,6 @@ class Split:
 
     def settle(self, error: Exception | None) -> None:
         self._done.settle(None, error)
-
-
-class _Parts(NamedTuple):
-    """A producer's batch, split."""
-
-    header: BatchHeader
-    now: list[tuple[int, Record]]  # with their positions in the batch
-    later: list[Delayed]
 
 
 class _Waiting:
@@ -162,6 +149,102 @@ class _Refused(NamedTuple):
         return is_sequence_before(self.sequence, header.base_sequence)
 
 
+class RefusedBatches:
+    """The batches that were refused and that their producers will send again.
+
+    A partition without state for a producer would accept any sequence number as its first, so those
+    that follow a refused batch are refused until it is stored.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.noted: dict[_ProducerKey, _Refused] = {}  # oldest first
+        self._clock = clock
+        self._is_sweeping = False
+
+    def note(self, partition: Partition, header: BatchHeader, error: GoQueueError) -> None:
+        """Note a batch, if its producer will retry it."""
+        if header.producer_id < 0 or not error.retryable:
+            return
+        key, known = (partition, header.producer_id), partition.producers.get(header.producer_id)
+        if known is not None and known.epoch > header.producer_epoch:
+            return
+        if partition.producers.find(header) is not None:
+            return  # It is stored, and only its retry is refused.
+        noted, last_sequence = self.noted.get(key), header.base_sequence
+        if noted is not None and not self._is_stale(key, noted):
+            if header.producer_epoch == noted.epoch:
+                last_sequence = _later(noted.last_sequence, last_sequence)
+            if noted.precedes(header):
+                if header.producer_epoch == noted.epoch:
+                    self.noted[key] = noted._replace(last_sequence=last_sequence)
+                return
+            del self.noted[key]  # to be last again
+        until_ms = self._clock.now_ms() + REFUSED_MS
+        marker_offset = NO_MARKER if known is None else known.marker_offset
+        self.noted[key] = _Refused(
+            header.producer_epoch, header.base_sequence, last_sequence, until_ms, marker_offset
+        )
+        if len(self.noted) > REFUSED_MAX:
+            del self.noted[next(iter(self.noted))]
+        self._sweep_later()
+
+    def check(self, key: _ProducerKey, header: BatchHeader) -> None:
+        """Refuse a batch after a refused one until that one is stored."""
+        noted = self.noted.get(key)
+        if noted is None:
+            return
+        if header.producer_epoch > noted.epoch or self._is_stale(key, noted):
+            del self.noted[key]
+        elif header.producer_epoch == noted.epoch:
+            expected = self._next_sequence(key, noted)
+            if is_sequence_before(expected, header.base_sequence):
+                raise _not_yet(header, expected)
+
+    def forget_stored(self, key: _ProducerKey) -> None:
+        """Forget the refused batches of a producer once they are stored."""
+        noted = self.noted.get(key)
+        if noted is not None and self._is_stale(key, noted):
+            del self.noted[key]
+
+    def resign(self, partition: Partition) -> None:
+        """Forget the batches for a partition that this node no longer leads."""
+        for key in [one for one in self.noted if one[0] is partition]:
+            del self.noted[key]
+
+    def _is_stale(self, key: _ProducerKey, noted: _Refused) -> bool:
+        """Whether refused batches were all stored since, or cannot be sent again."""
+        partition, producer_id = key
+        known = partition.producers.get(producer_id)
+        if known is None or known.epoch < noted.epoch:
+            return False
+        if known.epoch > noted.epoch or known.marker_offset > noted.marker_offset:
+            return True
+        return is_sequence_before(noted.last_sequence, self._next_sequence(key, noted))
+
+    @staticmethod
+    def _next_sequence(key: _ProducerKey, noted: _Refused) -> int:
+        """The earliest refused batch that is not stored yet."""
+        partition, producer_id = key
+        known = partition.producers.get(producer_id)
+        if known is None or known.epoch < noted.epoch:
+            return noted.sequence
+        return _later(noted.sequence, partition.producers.next_sequence(producer_id, noted.epoch))
+
+    def _sweep_later(self) -> None:
+        if self.noted and not self._is_sweeping:
+            self._is_sweeping = True
+            until_ms = next(iter(self.noted.values())).until_ms
+            self._clock.call_later(until_ms - self._clock.now_ms(), self._sweep)
+
+    def _sweep(self) -> None:
+        """Forget producers that have not retried their batch."""
+        self._is_sweeping = False
+        now_ms = self._clock.now_ms()
+        for key in [one for one, noted in self.noted.items() if noted.until_ms <= now_ms]:
+            del self.noted[key]
+        self._sweep_later()
+
+
 class PendingBatches:
     """Stores batches with delayed records, and keeps later batches in order."""
 
@@ -170,21 +253,19 @@ class PendingBatches:
         self._schedules = schedules
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._queues: dict[_Place, _Queue] = {}
-        # Per producer, the refused batches that will be sent again; oldest first.
-        self._refused: dict[_Place, _Refused] = {}
-        self._is_sweeping = False
+        self._queues: dict[_ProducerKey, _Queue] = {}
+        self._refused = RefusedBatches(clock)
 
     @property
     def is_idle(self) -> bool:
         """Whether batches without attributes may be appended directly to their partitions."""
-        return not (self._queues or self._refused)
+        return not (self._queues or self._refused.noted)
 
     def append(
         self, topic: Topic, partition: Partition, batch: memoryview, *, now_ms: int
     ) -> Appended | Split:
         """Store a batch whose records may have attributes; refuse an invalid one."""
-        parts = _sort(partition, batch, now_ms=now_ms)
+        parts = split_batch(partition, batch, now_ms=now_ms)
         if not parts.later:
             return self.append_plain(partition, batch, now_ms=now_ms)
         if partition.failure is not None:
@@ -201,8 +282,8 @@ class PendingBatches:
         """Store a batch without delayed records, behind its producer's waiting batches."""
         if self.is_idle or len(batch) < HEADER_BYTES:
             return partition.append(batch, now_ms=now_ms)
-        place = (partition, read_header(batch).producer_id)
-        if place not in self._queues and place not in self._refused:
+        key = (partition, read_header(batch).producer_id)
+        if key not in self._queues and key not in self._refused.noted:
             return partition.append(batch, now_ms=now_ms)
         header = check_produced(batch, partition.settings, now_ms=now_ms)
         earlier = partition.producers.find(header)
@@ -214,63 +295,39 @@ class PendingBatches:
 
     def note_refused(self, partition: Partition, header: BatchHeader, error: GoQueueError) -> None:
         """Note a batch that its producer will retry; later ones must not precede it."""
-        if header.producer_id < 0 or not error.retryable:
-            return
-        place, known = (partition, header.producer_id), partition.producers.get(header.producer_id)
-        if known is not None and known.epoch > header.producer_epoch:
-            return
-        if partition.producers.find(header) is not None:
-            return  # It is stored, and only its retry is refused.
-        noted, last_sequence = self._refused.get(place), header.base_sequence
-        if noted is not None and not self._is_stale(place, noted):
-            if header.producer_epoch == noted.epoch:
-                last_sequence = _later(noted.last_sequence, last_sequence)
-            if noted.precedes(header):
-                if header.producer_epoch == noted.epoch:
-                    self._refused[place] = noted._replace(last_sequence=last_sequence)
-                return
-            del self._refused[place]  # to be last again
-        until_ms = self._clock.now_ms() + REFUSED_MS
-        marker_offset = NO_MARKER if known is None else known.marker_offset
-        self._refused[place] = _Refused(
-            header.producer_epoch, header.base_sequence, last_sequence, until_ms, marker_offset
-        )
-        if len(self._refused) > REFUSED_MAX:
-            del self._refused[next(iter(self._refused))]
-        self._sweep_later()
+        self._refused.note(partition, header, error)
 
     def resign(self, partition: Partition) -> None:
         """Refuse the batches waiting for a partition that this node no longer leads."""
-        for place in [one for one in self._queues if one[0] is partition]:
-            queue = self._queues.pop(place)
+        for key in [one for one in self._queues if one[0] is partition]:
+            queue = self._queues.pop(key)
             queue.is_over = True
             entries, queue.entries = queue.entries, deque()
             for entry in entries:
                 self._bytes -= entry.size
                 entry.outcome.settle(NotLeader(partition.name, NO_LEADER))
-        for place in [one for one in self._refused if one[0] is partition]:
-            del self._refused[place]
+        self._refused.resign(partition)
 
     # Order
 
     def _admit(self, partition: Partition, entry: _Waiting) -> Split:
         """Queue a batch of an idempotent producer; its turn may be now."""
         header = entry.header
-        place = (partition, header.producer_id)
+        key = (partition, header.producer_id)
         earlier = partition.producers.find(header)
         if earlier is not None:
             # It has taken its sequence numbers, so its delayed records are stored.
             partition.when_committed(earlier.last_offset, entry.outcome.settle)
             return entry.outcome
-        queue = self._queues.get(place)
+        queue = self._queues.get(key)
         entries = () if queue is None else queue.entries
         for waiting in entries:
             if waiting.is_same(header):
                 return waiting.outcome
         if entries:
-            _check_turn(entries[-1].header, header)
+            _check_order(entries[-1].header, header)
         else:
-            self._check_refused(place, header)
+            self._refused.check(key, header)
             partition.producers.check(header)
             partition.check_transaction(header)
         self._check_room(len(entries), entry)
@@ -278,9 +335,9 @@ class PendingBatches:
         if queue is not None:
             queue.entries.append(entry)  # It is stored after those before it.
             return entry.outcome
-        queue = self._queues[place] = _Queue()
+        queue = self._queues[key] = _Queue()
         queue.entries.append(entry)
-        start(self._work_off(place, queue), _raise)
+        start(self._store_queued(key, queue), _raise)
         return entry.outcome
 
     def _check_room(self, count: int, entry: _Waiting) -> None:
@@ -295,9 +352,9 @@ class PendingBatches:
                 "schedules.waiting_bytes_max."
             )
 
-    async def _work_off(self, place: _Place, queue: _Queue) -> None:
+    async def _store_queued(self, key: _ProducerKey, queue: _Queue) -> None:
         """Store waiting batches one after the other until none is left."""
-        partition = place[0]
+        partition = key[0]
         while queue.entries:
             entry = queue.entries[0]
             try:
@@ -305,97 +362,41 @@ class PendingBatches:
             except GoQueueError as error:
                 if queue.is_over:
                     return
-                self._refuse(place, queue, error)
+                self._refuse(key, queue, error)
                 continue
             if queue.is_over:
                 return
             queue.entries.popleft()
             self._bytes -= entry.size
-            self._forget_refused(place)
+            self._refused.forget_stored(key)
             if not entry.is_split:
                 entry.outcome.base_offset, entry.outcome.last_offset, timestamp_ms = appended
                 entry.outcome.timestamp_ms = timestamp_ms
             partition.when_committed(appended.last_offset, entry.outcome.settle)
-        if self._queues.get(place) is queue:
-            del self._queues[place]
+        if self._queues.get(key) is queue:
+            del self._queues[key]
 
-    def _refuse(self, place: _Place, queue: _Queue, error: GoQueueError) -> None:
+    def _refuse(self, key: _ProducerKey, queue: _Queue, error: GoQueueError) -> None:
         """Refuse the first batch, and those behind it that cannot be stored before it."""
         first = queue.entries[0].header
         epoch = first.producer_epoch
         refused = [one for one in queue.entries if one.header.producer_epoch == epoch]
         queue.entries = deque(one for one in queue.entries if one not in refused)
-        self.note_refused(place[0], first, error)
+        self._refused.note(key[0], first, error)
         for entry in refused:
             self._bytes -= entry.size
         refused[0].outcome.settle(error)
         # A producer that gives up the first batch renumbers the others.
-        later = _not_yet if error.retryable else _out_of_turn
+        later = _not_yet if error.retryable else _out_of_order
         for entry in refused[1:]:
             entry.outcome.settle(later(entry.header, first.base_sequence))
-
-    # Refused batches that will be sent again
-
-    def _is_stale(self, place: _Place, noted: _Refused) -> bool:
-        """Whether refused batches were all stored since, or cannot be sent again."""
-        partition, producer_id = place
-        known = partition.producers.get(producer_id)
-        if known is None or known.epoch < noted.epoch:
-            return False
-        if known.epoch > noted.epoch or known.marker_offset > noted.marker_offset:
-            return True
-        return is_sequence_before(noted.last_sequence, self._next_sequence(place, noted))
-
-    @staticmethod
-    def _next_sequence(place: _Place, noted: _Refused) -> int:
-        """The earliest refused batch that is not stored yet."""
-        partition, producer_id = place
-        known = partition.producers.get(producer_id)
-        if known is None or known.epoch < noted.epoch:
-            return noted.sequence
-        return _later(noted.sequence, partition.producers.next_sequence(producer_id, noted.epoch))
-
-    def _forget_refused(self, place: _Place) -> None:
-        """Forget the refused batch of a producer once it is stored."""
-        noted = self._refused.get(place)
-        if noted is not None and self._is_stale(place, noted):
-            del self._refused[place]
-
-    def _sweep_later(self) -> None:
-        if self._refused and not self._is_sweeping:
-            self._is_sweeping = True
-            until_ms = next(iter(self._refused.values())).until_ms
-            self._clock.call_later(until_ms - self._clock.now_ms(), self._sweep)
-
-    def _sweep(self) -> None:
-        """Forget producers that have not retried their batch."""
-        self._is_sweeping = False
-        now_ms = self._clock.now_ms()
-        for place in [one for one, noted in self._refused.items() if noted.until_ms <= now_ms]:
-            del self._refused[place]
-        self._sweep_later()
-
-    def _check_refused(self, place: _Place, header: BatchHeader) -> None:
-        """Refuse batches after a refused one until that one is stored.
-
-        A partition without state for the producer would accept any sequence number as its first.
-        """
-        noted = self._refused.get(place)
-        if noted is None:
-            return
-        if header.producer_epoch > noted.epoch or self._is_stale(place, noted):
-            del self._refused[place]
-        elif header.producer_epoch == noted.epoch:
-            expected = self._next_sequence(place, noted)
-            if is_sequence_before(expected, header.base_sequence):
-                raise _not_yet(header, expected)
 
     # Storing
 
     async def _store_plain(self, partition: Partition, batch: bytearray) -> Appended:
         return partition.append(memoryview(batch), now_ms=self._clock.wall_ms())
 
-    async def _store_split(self, topic: Topic, partition: Partition, parts: _Parts) -> Appended:
+    async def _store_split(self, topic: Topic, partition: Partition, parts: SplitBatch) -> Appended:
         """Store the delayed records of a batch, then the rest with its sequence numbers."""
         header = parts.header
         epoch, marker = partition.leader_epoch, _marker(partition, header.producer_id)
@@ -418,12 +419,14 @@ class PendingBatches:
         return self._write_rest(partition, parts, now_ms=self._clock.wall_ms())
 
     def _store_both(
-        self, topic: Topic, partition: Partition, parts: _Parts, *, now_ms: int
+        self, topic: Topic, partition: Partition, parts: SplitBatch, *, now_ms: int
     ) -> Split:
         """Store the batch of a producer without an id."""
         check = partial(_check_leading, partition, partition.leader_epoch)
         try:
             later = self._store_later(topic, partition, parts, check)
+            if later.is_done:
+                later.then(_raise)  # A refusal at once: nothing is stored then.
         except GoQueueError as error:
             raise _refusal(partition, error) from error
         split, now = Split(), Promise[None]()
@@ -431,7 +434,7 @@ class PendingBatches:
             try:
                 last_offset = self._write_rest(partition, parts, now_ms=now_ms).last_offset
             except GoQueueError as error:
-                now.reject(error)  # An immediate refusal may be retried: nothing is stored then.
+                now.reject(error)
             else:
                 partition.when_committed(last_offset, lambda error: now.settle(None, error))
         else:
@@ -440,7 +443,7 @@ class PendingBatches:
         return split
 
     def _store_later(
-        self, topic: Topic, partition: Partition, parts: _Parts, check: Callable[[], None]
+        self, topic: Topic, partition: Partition, parts: SplitBatch, check: Callable[[], None]
     ) -> Promise[None]:
         header = parts.header
         origin, transaction = None, None
@@ -463,8 +466,8 @@ class PendingBatches:
         )
 
     @staticmethod
-    def _write_rest(partition: Partition, parts: _Parts, *, now_ms: int) -> Appended:
-        rest = memoryview(_rest(parts.header, parts.now, partition))
+    def _write_rest(partition: Partition, parts: SplitBatch, *, now_ms: int) -> Appended:
+        rest = memoryview(batch_without_delayed(parts, partition))
         is_append_time = partition.settings.is_append_time
         return partition.write(rest, now_ms=now_ms, is_append_time=is_append_time)
 
@@ -476,37 +479,16 @@ def scheduled_participant(
 
     An invalid batch is refused here already.
     """
-    if not _sort(partition, batch, now_ms=now_ms).later:
+    if not split_batch(partition, batch, now_ms=now_ms).later:
         return None
     return schedules.participant(topic, partition.name.partition)
-
-
-def _sort(partition: Partition, batch: memoryview, *, now_ms: int) -> _Parts:
-    """Separate the records due now, with their positions in the batch, from the delayed ones."""
-    header = check_produced(batch, partition.settings, now_ms=now_ms)
-    now: list[tuple[int, Record]] = []
-    later: list[Delayed] = []
-    header_count = 0
-    for index, record in enumerate(decode_records(header, unpack_payload(batch, header))):
-        header_count += len(record.headers)
-        if header_count > HEADERS_MAX:
-            raise RecordTooLarge(
-                f"A batch with delays or priorities may have {HEADERS_MAX} headers in all its "
-                "records; send smaller batches."
-            )
-        due_ms = parse_attributes(record.headers).due_ms(now_ms) if record.headers else None
-        if due_ms is None:
-            now.append((index, record))
-        else:
-            later.append(Delayed(record, due_ms, partition.name.partition))
-    return _Parts(header, now, later)
 
 
 def _later(sequence: int, other: int) -> int:
     return other if is_sequence_before(sequence, other) else sequence
 
 
-def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
+def _check_order(newest: BatchHeader, header: BatchHeader) -> None:
     """Refuse a batch that does not follow its producer's newest waiting one."""
     if header.producer_epoch < newest.producer_epoch:
         raise FencedProducer(
@@ -521,7 +503,7 @@ def _check_turn(newest: BatchHeader, header: BatchHeader) -> None:
         # none is waiting.
         raise _not_yet(header, expected)
     if header.base_sequence != expected:
-        raise _out_of_turn(header, expected)
+        raise _out_of_order(header, expected)
 
 
 def _not_yet(header: BatchHeader, expected: int) -> NotEnoughReplicas:
@@ -532,7 +514,7 @@ def _not_yet(header: BatchHeader, expected: int) -> NotEnoughReplicas:
     )
 
 
-def _out_of_turn(header: BatchHeader, expected: int) -> OutOfOrderSequence:
+def _out_of_order(header: BatchHeader, expected: int) -> OutOfOrderSequence:
     return OutOfOrderSequence(
         f"Producer {header.producer_id} sends sequence {header.base_sequence}, but {expected} "
         "comes next."
@@ -576,26 +558,3 @@ async def _both(partition: Partition, later: Awaitable[None], now: Awaitable[Non
 def _raise(_: None, error: Exception | None) -> None:
     if error is not None:
         raise error
-
-
-def _rest(header: BatchHeader, now: list[tuple[int, Record]], partition: Partition) -> bytearray:
-    """The batch without its delayed records, with the same offsets and sequence numbers."""
-    codec = (
-        header.codec if partition.settings.compression is None else partition.settings.compression
-    )
-    if not now:
-        codec = Compression.NONE
-    base_timestamp = now[0][1].timestamp_ms if now else header.base_timestamp
-    payload = encode_records(now, base_timestamp=base_timestamp)
-    newest = max((record.timestamp_ms for _, record in now), default=header.max_timestamp)
-    return build_batch(
-        compress(codec, payload),
-        record_count=len(now),
-        last_offset_delta=header.last_offset_delta,
-        attributes=header.attributes & ~CODEC_MASK | codec,
-        base_timestamp=base_timestamp,
-        max_timestamp=newest,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-    )

@@ -176,19 +176,19 @@ class Courier:
 
     def send_all(self) -> None:
         """Begin a batch for each target that has none in flight."""
-        if not self._is_renewing:
-            for queue in self.queues:
-                if not queue.is_busy:
-                    self._send(queue)
+        if self._is_renewing:
+            return
+        for queue in self.queues:
+            if queue.is_busy:
+                continue
+            if queue.waiting:
+                self._send(queue)
+            elif self.queues.is_gone(queue):
+                self.queues.remove(queue)
+                if self._intents is not None:
+                    self._intents.forget(queue.key)
 
     def _send(self, queue: TargetQueue) -> None:
-        if self.queues.is_gone(queue):
-            if self._intents is not None:
-                self._intents.forget(queue.key)
-            if not queue.waiting:
-                self.queues.remove(queue)
-        if not queue.waiting:
-            return
         batch, early = queue.take_batch(self._clock.wall_ms())
         self.queues.leave(early)
         for release in early:
@@ -247,27 +247,29 @@ class Courier:
         """Append a batch at the leader of its target; an announced one until it is confirmed."""
         if self._is_closed:
             return
-        topic_id, number = transfer.queue.key
+        queue = transfer.queue
+        topic_id, number = queue.key
         topic = self._topics.find_by_id(topic_id)
         if topic is None:
             self._target_deleted(transfer)
             return
-        self.queues.find(topic, number)
+        # The replica of this node may have come or gone since the last attempt.
+        queue.topic, queue.partition = topic, topic.partitions[number]
+        now_ms = self._clock.wall_ms()
+        if transfer.intent is not None:
+            # It was due by the clock of the node that began it; this node's may be behind.
+            now_ms = max(now_ms, *[one.due_ms for one in transfer.batch])
+        encoded = release_batch(transfer, self._ids, now_ms=now_ms)
         try:
-            appended = self._append_at_leader(topic, number, self._encode(transfer))
+            appended = self._append_at_leader(topic, number, encoded)
         except GoQueueError as error:
             if transfer.intent is None:
-                transfer.queue.sequence = transfer.base_sequence  # Nothing was stored.
+                queue.sequence = transfer.base_sequence  # Nothing was stored.
                 self._put_off(transfer)
             else:
                 self._append_failed(transfer, transfer.intent, error)
             return
         appended.then(lambda _, error: self._appended(transfer, error))
-
-    def _encode(self, transfer: Transfer) -> bytearray:
-        # The batch was due by the clock of the node that began it; this node's may be behind.
-        now_ms = max(self._clock.wall_ms(), max([one.due_ms for one in transfer.batch]))
-        return release_batch(transfer, self._ids, now_ms=now_ms)
 
     def _appended(self, transfer: Transfer, error: Exception | None) -> None:
         if self._is_closed:

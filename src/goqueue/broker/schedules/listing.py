@@ -19,7 +19,7 @@ from goqueue.model.errors import InvalidRequest, UnknownSchedule
 
 LIST_MAX = 1000
 
-_Place = tuple[int, int, int]  # due time, log and number
+_Position = tuple[int, int, int]  # due time, log and number
 
 
 class Schedule(NamedTuple):
@@ -100,19 +100,19 @@ class ScheduleListing:
         earliest = _Earliest(limit + 1)
         for log in self._logs.values():
             await self._collect(log, wanted, cursor, earliest)
-        places = earliest.places()
+        positions = earliest.positions()
         entries = [
             ScheduledEntry(
                 self._ids.write(log, number), self._logs[log].agenda.topic_of(number), due_ms
             )
-            for due_ms, log, number in places[:limit]
+            for due_ms, log, number in positions[:limit]
         ]
-        next_cursor = f"{entries[-1].due_ms}~{entries[-1].id}" if len(places) > limit else ""
+        next_cursor = f"{entries[-1].due_ms}~{entries[-1].id}" if len(positions) > limit else ""
         # Some may have been released or cancelled during the scan.
         return SchedulePage([entry for entry in entries if entry.topic], next_cursor)
 
     async def _collect(
-        self, log: ScheduleLog, wanted: Wanted, cursor: _Place, earliest: _Earliest
+        self, log: ScheduleLog, wanted: Wanted, cursor: _Position, earliest: _Earliest
     ) -> None:
         agenda = log.agenda
         agenda.timetable.readers += 1
@@ -122,9 +122,9 @@ class ScheduleListing:
                     break
                 for block in blocks:
                     for due_ms, number in wanted.pick(agenda, block):
-                        place = (due_ms, log.number, number)
-                        if place > cursor:
-                            earliest.add(place)
+                        position = (due_ms, log.number, number)
+                        if position > cursor:
+                            earliest.add(position)
                     await self._pause()
                     log.check_open()
         finally:
@@ -157,7 +157,7 @@ class ScheduleListing:
         self._clock.call_soon(lambda: promise.resolve(None))
         return promise
 
-    def _read_cursor(self, text: str) -> _Place:
+    def _read_cursor(self, text: str) -> _Position:
         due, _, schedule_id = text.partition("~")
         try:
             log, number = self._ids.read(schedule_id)
@@ -169,15 +169,15 @@ class ScheduleListing:
 
 
 class _Earliest:
-    """Keeps the earliest places of many, up to a limit, each once."""
+    """Keeps the earliest positions of many, up to a limit, each once."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._heap: list[_Place] = []  # negated, so that the latest is at the top
-        self._known: set[_Place] = set()
+        self._heap: list[_Position] = []  # negated, so that the latest is at the top
+        self._known: set[_Position] = set()
 
-    def add(self, place: _Place) -> None:
-        turned = (-place[0], -place[1], -place[2])
+    def add(self, position: _Position) -> None:
+        turned = (-position[0], -position[1], -position[2])
         if turned in self._known:
             return
         if len(self._heap) < self._count_max:
@@ -191,5 +191,5 @@ class _Earliest:
         """Whether nothing due from this time on can still be included."""
         return len(self._heap) == self._count_max and due_ms > -self._heap[0][0]
 
-    def places(self) -> list[_Place]:
+    def positions(self) -> list[_Position]:
         return sorted((-due_ms, -log, -number) for due_ms, log, number in self._heap)

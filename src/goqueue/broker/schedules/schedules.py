@@ -205,21 +205,21 @@ class Schedules:
     def log_of(self, identity: ProducerIdentity) -> ScheduleLog | None:
         """The log that stores a producer's messages, whose partition must be a participant.
 
-        None if this node has no such log; `place_of` then returns a partition of another node.
+        None if this node has no such log; `remote_partition_of` then returns one of another node.
         """
         self._check_full()
         self._partition_count()
         logs = [shard.log for shard in self.shards]
         return logs[identity.producer_id % len(logs)] if logs else None
 
-    def place_of(self, identity: ProducerIdentity) -> TopicPartition:
+    def remote_partition_of(self, identity: ProducerIdentity) -> TopicPartition:
         """A partition of another node that can store a producer's messages."""
         number = identity.producer_id % self._partition_count()
         return TopicPartition(SCHEDULED_TOPIC, number)
 
     async def schedule_pending_at(
         self,
-        place: TopicPartition,
+        name: TopicPartition,
         messages: Sequence[ScheduledMessage],
         identity: ProducerIdentity,
     ) -> list[str]:
@@ -227,10 +227,10 @@ class Schedules:
         numbers: list[int] = []
         for some in batches_of(messages):
             _, stored = await self._owners.store(
-                list(some), number=place.partition, transaction=identity
+                list(some), number=name.partition, transaction=identity
             )
             numbers += stored
-        return self._owners.ids().write_all(place.partition, numbers)
+        return self._owners.ids().write_all(name.partition, numbers)
 
     def schedule_pending(
         self, log: ScheduleLog, messages: Sequence[ScheduledMessage], identity: ProducerIdentity

@@ -92,17 +92,16 @@ class TargetQueues:
 
     def enqueue(self, topic: Topic, number: int, release: Release) -> None:
         """Queue a message for a partition."""
-        self.find(topic, number).waiting.append(release)
+        queue = self._queues.get((topic.id, number)) or self.find(topic, number)
+        queue.waiting.append(release)
         self.messages += 1
         self.bytes += release.size
 
     def find(self, topic: Topic, number: int) -> TargetQueue:
-        """The queue of a partition, as this node has that now."""
+        """The queue of a partition, new or not."""
         queue = self._queues.get((topic.id, number))
         if queue is None:
             queue = self._queues[topic.id, number] = TargetQueue(topic, topic.partitions[number])
-        # The replica of this node may have come or gone since the last time.
-        queue.topic, queue.partition = topic, topic.partitions[number]
         return queue
 
     def is_gone(self, queue: TargetQueue) -> bool:

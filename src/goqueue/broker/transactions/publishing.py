@@ -156,7 +156,7 @@ class TransactionPublisher:
         log = self._schedules.log_of(transaction.identity) if plan.late else None
         waiting = None if log is None else log.partition.name
         if plan.late and log is None:
-            waiting = self._schedules.place_of(transaction.identity)
+            waiting = self._schedules.remote_partition_of(transaction.identity)
         await self._join(transaction, plan, waiting)
         self._check_batches(plan, now_ms=now_ms)
         if plan.refused:

@@ -224,18 +224,18 @@ def end_batch(
     parts: list[bytes] = []
     size, head = 0, b""
     for delta, number in enumerate(numbers):
-        place = varint(delta)
-        if len(place) != size:
-            size = len(place)
+        index = varint(delta)
+        if len(index) != size:
+            size = len(index)
             head = _head(size + _NUMBER.size + len(tail))
-        parts.append(head + place + _KEY_LENGTH + pack(number) + tail)
+        parts.append(head + index + _KEY_LENGTH + pack(number) + tail)
     if moved:
         tail = MOVE_SUFFIX + _NULL + _NO_HEADERS
         for number in numbers:
             if number in moved:
-                place = varint(len(parts))
-                head = _head(len(place) + _NUMBER.size + len(tail))
-                parts.append(head + place + _MOVE_KEY_LENGTH + pack(number) + tail)
+                index = varint(len(parts))
+                head = _head(len(index) + _NUMBER.size + len(tail))
+                parts.append(head + index + _MOVE_KEY_LENGTH + pack(number) + tail)
     return build_batch(
         b"".join(parts), record_count=len(parts), base_timestamp=now_ms, max_timestamp=now_ms
     )
@@ -284,7 +284,7 @@ class Origins:
         return len(self._states)
 
     def find(self, topic_id: bytes, partition: int, origin: Origin) -> int | None:
-        """Return the last number of this batch, or of a later one, if stored; raise if out of turn.
+        """Return the last number of this or a later batch, if stored; raise if out of order.
 
         Leaders store a producer's batches in order, and each batch completely before they accept
         its sequence numbers. What precedes the newest batch was therefore stored, unless it

@@ -30,7 +30,7 @@ ID_CHARACTERS = 16
 NUMBER_MAX = (1 << 48) - 1
 
 _LAYOUT = struct.Struct(">QI")
-_PLACE = struct.Struct(">Q")
+_POSITION = struct.Struct(">Q")
 _CHECK = struct.Struct(">I")
 _NUMBER_BITS = 48
 _TO_URL = bytes.maketrans(b"+/", b"-_")
@@ -65,18 +65,18 @@ class ScheduleIds:
         self._salt = crc32(topic_id)
 
     def write(self, partition: int, number: int) -> str:
-        place = partition << _NUMBER_BITS | number
-        data = _LAYOUT.pack(place, crc32(_PLACE.pack(place), self._salt))
+        position = partition << _NUMBER_BITS | number
+        data = _LAYOUT.pack(position, crc32(_POSITION.pack(position), self._salt))
         return binascii.b2a_base64(data, newline=False).translate(_TO_URL).decode()
 
-    def write_many(self, places: Iterable[tuple[int, int]]) -> bytes:
+    def write_many(self, positions: Iterable[tuple[int, int]]) -> bytes:
         """Return the ids of many (partition, number) pairs, concatenated."""
-        salt, pack = self._salt, _PLACE.pack
+        salt, pack = self._salt, _POSITION.pack
         parts: list[bytes] = []
-        for partition, number in places:
-            place = pack(partition << _NUMBER_BITS | number)
-            parts.append(place)
-            parts.append(_CHECK.pack(crc32(place, salt)))
+        for partition, number in positions:
+            position = pack(partition << _NUMBER_BITS | number)
+            parts.append(position)
+            parts.append(_CHECK.pack(crc32(position, salt)))
         return binascii.b2a_base64(b"".join(parts), newline=False).translate(_TO_URL)
 
     def write_all(self, partition: int, numbers: Iterable[int]) -> list[str]:
@@ -88,12 +88,12 @@ class ScheduleIds:
         """Return partition and number; raise `UnknownSchedule` if `text` is not an id."""
         try:
             data = binascii.a2b_base64(text.encode().translate(_FROM_URL), strict_mode=True)
-            place, check = _LAYOUT.unpack(data)
+            position, check = _LAYOUT.unpack(data)
         except (ValueError, struct.error):
             raise UnknownSchedule(text) from None
-        if check != crc32(_PLACE.pack(place), self._salt) or len(text) != ID_CHARACTERS:
+        if check != crc32(_POSITION.pack(position), self._salt) or len(text) != ID_CHARACTERS:
             raise UnknownSchedule(text)
-        return place >> _NUMBER_BITS, place & NUMBER_MAX
+        return position >> _NUMBER_BITS, position & NUMBER_MAX
 
 
 def released_records(messages: Iterable[Released], ids: bytes) -> bytes:
