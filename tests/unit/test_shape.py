@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import statistics
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,16 +32,20 @@ class Class(NamedTuple):
         return [one for one in self.node.body if isinstance(one, Function)]
 
 
-def modules(source: Path = SOURCE) -> Iterator[tuple[Path, ast.Module]]:
+@cache
+def modules() -> dict[Path, ast.Module]:
     """Every module that people write, parsed."""
-    for file in sorted(source.rglob("*.py")):
-        if GENERATED not in file.parents:
-            yield file, ast.parse(file.read_text(encoding="utf-8"))
+    return {
+        file: ast.parse(file.read_text(encoding="utf-8"))
+        for file in sorted(SOURCE.rglob("*.py"))
+        if GENERATED not in file.parents
+    }
 
 
+@cache
 def classes() -> dict[tuple[str, str], Class]:
     found = {}
-    for file, tree in modules():
+    for file, tree in modules().items():
         module = _name(file)
         imported = _imported(tree)
         for node in ast.walk(tree):
@@ -55,7 +59,7 @@ def classes() -> dict[tuple[str, str], Class]:
 def test_modules_are_short_enough_to_read() -> None:
     long = {
         str(file.relative_to(SOURCE)): lines
-        for file, _ in modules()
+        for file in modules()
         if (lines := len(file.read_text(encoding="utf-8").splitlines())) > MODULE_LINES_MAX
     }
     assert not long, f"more than {MODULE_LINES_MAX} lines: {long}"
@@ -93,7 +97,7 @@ def test_constructors_take_few_enough_parameters_to_name() -> None:
 def test_most_functions_are_seen_at_a_glance() -> None:
     lengths = [
         (node.end_lineno or node.lineno) - node.lineno + 1
-        for _, tree in modules()
+        for tree in modules().values()
         for node in ast.walk(tree)
         if isinstance(node, Function)
     ]
