@@ -14,9 +14,7 @@ import msgspec
 
 from goqueue.model.batch import BatchHeader
 from goqueue.model.errors import TransactionAbortable
-from goqueue.storage.index import AbortedSpans, AbortedTransaction, aborted_by
-
-__all__ = ["AbortedSpans", "AbortedTransaction", "OpenTransaction", "Transactions"]
+from goqueue.storage.index import AbortedTransaction, aborted_by
 
 # Each occupies memory until it ends; further ones must abort.
 OPEN_MAX = 100_000

@@ -33,6 +33,10 @@ class Located(NamedTuple):
     header: BatchHeader
 
     @property
+    def end(self) -> int:
+        return self.position + self.header.size
+
+    @property
     def place(self) -> Place:
         return Place(self.position, self.header.base_offset)
 
@@ -58,8 +62,7 @@ def find_resume(segment: Segment, damaged: Place) -> Place | None:
             return at_end.place
     first: Place | None = None
     for candidate in _search_intact(segment, damaged):
-        end = candidate.position + candidate.header.size
-        if segment.is_followed(candidate.header, b"", 0, end):
+        if segment.is_followed(candidate.header, b"", 0, candidate.end):
             return candidate.place
         first = first or candidate.place
     return first

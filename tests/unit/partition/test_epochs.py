@@ -49,6 +49,29 @@ def test_an_epoch_begins_once_and_never_goes_back() -> None:
     assert epochs.entries == [*ENTRIES, (6, 40)]
 
 
+def test_epochs_are_saved_again_only_when_they_have_changed() -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    assert epochs.unsaved is None
+    epochs.note(6, 40)
+    unsaved = epochs.unsaved
+    assert unsaved == [*ENTRIES, (6, 40)]
+    epochs.note(7, 50)
+    assert unsaved == [*ENTRIES, (6, 40)], "a thread may be writing it"
+    epochs.set_saved(unsaved)
+    assert epochs.unsaved == epochs.entries
+    epochs.set_saved(epochs.entries)
+    assert epochs.unsaved is None
+
+
+def test_the_first_epoch_alone_needs_no_file_unless_there_is_one() -> None:
+    epochs = LeaderEpochs()
+    epochs.note(0, 0)
+    assert epochs.unsaved is None
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.truncate(1)
+    assert not epochs.is_saved
+
+
 @pytest.mark.parametrize(("offset", "left"), [(31, 3), (30, 2), (11, 2), (10, 1), (1, 1), (0, 0)])
 def test_a_truncation_forgets_the_epochs_that_begin_there(offset: int, left: int) -> None:
     epochs = LeaderEpochs(ENTRIES)

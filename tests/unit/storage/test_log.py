@@ -11,6 +11,7 @@ from goqueue.model.batch import Record, read_header
 from goqueue.model.errors import CorruptBatch
 from goqueue.runtime.disk import LocalDisk
 from goqueue.storage.disk import Disk
+from goqueue.storage.index import SegmentIndexes
 from goqueue.storage.log import Log, LogSettings
 from goqueue.storage.retention import is_active_expired, is_roll_due, take_expired
 from goqueue.storage.timestamps import find_newest, find_timestamp
@@ -194,6 +195,19 @@ def test_a_truncated_log_goes_on_from_where_it_was_cut(disk: Disk, offset: int) 
     sync(log)
     assert read_all(log) == kept
     assert read_all(open_log(disk)) == kept
+
+
+def test_the_end_of_a_log_is_that_of_its_newest_segment_even_if_a_truncation_fails(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(disk)
+    append_numbered(log, 40)
+    assert log.end_offset == log.active.end_offset == 40
+    base = log.active.base_offset
+    monkeypatch.setattr(SegmentIndexes, "keep", lambda _, count: _fail(count))
+    with pytest.raises(OSError, match="Input/output"):
+        log.truncate(base + 1)
+    assert log.end_offset == log.active.end_offset == base + 1
 
 
 def test_a_truncation_is_not_undone_by_a_crash() -> None:
