@@ -107,7 +107,7 @@ static inline void http_put_request(buffer_t *out, const char *method, const cha
                                     const buffer_t *body) {
     char head[1024];
     int length = snprintf(head, sizeof head,
-                          "%s %s HTTP/1.1\r\nHost: bench\r\n"
+                          "%s %s HTTP/1.1\r\nHost: localhost\r\n"
                           "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
                           method, path, body ? body->length : 0);
     if (length < 0 || (size_t)length >= sizeof head)

@@ -10,7 +10,7 @@ import pytest
 from goqueue.broker.publishing import split_batches as schedule_split
 from goqueue.broker.schedules.owners import Store
 from goqueue.broker.transactions.publishing import Addressed
-from goqueue.delivery.schedules import Origin, ScheduledMessage
+from goqueue.delivery.schedules import ProducerBatch, ScheduledMessage
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import (
     FencedLeaderEpoch,
@@ -307,7 +307,7 @@ def test_the_owner_turns_a_former_leader_away_whatever_owner_it_is() -> None:
 def _message(scene: Scene, value: str, sequence: int) -> ScheduledMessage:
     topic = scene.leader.broker.topics.get(TOPIC)
     due_ms = scene.leader.clock.wall_ms() + LONG_MS
-    origin = Origin(7, 0, sequence, sequence)
+    origin = ProducerBatch(7, 0, sequence, sequence)
     return ScheduledMessage(
         due_ms, topic.id, TOPIC, scene.number, b"k", value.encode(), origin=origin
     )

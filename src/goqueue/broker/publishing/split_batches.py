@@ -34,7 +34,7 @@ from goqueue.broker.schedules.delayed_records import (
 )
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.topics.topics import Topic
-from goqueue.delivery.schedules import Origin
+from goqueue.delivery.schedules import ProducerBatch
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import (
@@ -448,7 +448,7 @@ class PendingBatches:
         header = parts.header
         origin, transaction = None, None
         if header.producer_id >= 0:
-            origin = Origin(
+            origin = ProducerBatch(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,

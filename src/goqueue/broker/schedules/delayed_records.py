@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from goqueue.broker.topics.topics import Topic
-from goqueue.delivery.schedules import PARTITION_OPEN, Origin, ScheduledMessage
+from goqueue.delivery.schedules import PARTITION_OPEN, ProducerBatch, ScheduledMessage
 from goqueue.model.attributes import (
     DELAY_HEADER,
     DELIVER_AT_HEADER,
@@ -49,7 +49,7 @@ class Delayed(NamedTuple):
 
 
 def to_messages(
-    topic: Topic, delayed: Sequence[Delayed], *, now_ms: int, origin: Origin | None = None
+    topic: Topic, delayed: Sequence[Delayed], *, now_ms: int, origin: ProducerBatch | None = None
 ) -> list[ScheduledMessage]:
     """Convert the records of one call; one invalid record refuses them all."""
     if not delayed:

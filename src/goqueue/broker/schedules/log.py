@@ -27,21 +27,21 @@ from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.schedules import (
     Agenda,
     Intent,
-    OriginState,
+    ProducerState,
     ScheduledMessage,
     Source,
     TargetKey,
     end_batch,
     forget_leader_epoch_record,
-    forget_origin_record,
+    forget_producer_record,
     intent_record,
     leader_epoch_record,
     message_batch,
     move_record,
     no_intent_record,
     number_key,
-    origin_key,
-    origin_value,
+    producer_key,
+    producer_value,
     read_message,
 )
 from goqueue.loop.clock import Clock
@@ -154,7 +154,7 @@ class ScheduleLog:
         """Store the messages of one producer's batch as one batch, unless already stored."""
         first = messages[0]
         if first.origin is not None:
-            known = self.agenda.origins.find(first.topic_id, first.partition, first.origin)
+            known = self.agenda.producers.find(first.topic_id, first.partition, first.origin)
             if known is not None:
                 return [known]
         if transaction is not None:
@@ -167,25 +167,25 @@ class ScheduleLog:
         """Store messages as one batch; return the number of the first. The others follow it."""
         first = self.partition.end_offset
         now_ms = self._clock.wall_ms()
-        state, trailer = self._origin_after(first, messages, now_ms)
+        state, trailer = self._producer_after(first, messages, now_ms)
         batch, starts = message_batch(first, messages, now_ms, trailer=trailer)
         self._write(batch)
         self._positions.note_written(first, len(batch), starts)
         self.agenda.schedule(first, messages)
         if state is not None:
-            self.agenda.origins.put(state)
+            self.agenda.producers.put(state)
         if self._observer is not None:
             self._report(self._observer.scheduled, (first, first + len(messages)))
         self.on_due(min([message.due_ms for message in messages]))
         return first
 
-    def _origin_after(
+    def _producer_after(
         self, first: int, messages: Sequence[ScheduledMessage], now_ms: int
-    ) -> tuple[OriginState | None, tuple[bytes, bytes] | None]:
+    ) -> tuple[ProducerState | None, tuple[bytes, bytes] | None]:
         """The new state of the producer of these messages, if it is identified, and its record."""
         number = first + len(messages) - 1
-        state = self.agenda.origins.after(messages[-1], number, now_ms=now_ms)
-        return state, None if state is None else (origin_key(state.key), origin_value(state))
+        state = self.agenda.producers.after(messages[-1], number, now_ms=now_ms)
+        return state, None if state is None else (producer_key(state.key), producer_value(state))
 
     def schedule_pending(
         self, messages: Sequence[ScheduledMessage], identity: ProducerIdentity
@@ -199,7 +199,7 @@ class ScheduleLog:
         first = self.partition.end_offset
         now_ms = self._clock.wall_ms()
         sequence = next_sequence(self.partition, identity)
-        state, trailer = self._origin_after(first, messages, now_ms)
+        state, trailer = self._producer_after(first, messages, now_ms)
         batch, starts = message_batch(
             first,
             messages,
@@ -212,7 +212,7 @@ class ScheduleLog:
         self._positions.note_written(first, len(batch), starts)
         self.agenda.pend(identity.producer_id, first, last)
         if state is not None:
-            self.agenda.origins.put(state)
+            self.agenda.producers.put(state)
         return first
 
     def activated(self, first: int, last: int, due_ms: int | None) -> None:
@@ -285,15 +285,15 @@ class ScheduleLog:
     ) -> None:
         """Expire producers as a partition does, and the state of topics that are gone."""
         agenda, now_ms = self.agenda, self._clock.wall_ms()
-        producers = agenda.origins.expired(
+        producers = agenda.producers.expired(
             before_ms=before_ms, states_max=states_max, is_known=is_known
         )
         sources = agenda.leader_epochs.expired(is_known=is_known)
         for start in range(0, len(producers), ENDS_PER_BATCH_MAX):
             some = producers[start : start + ENDS_PER_BATCH_MAX]
-            self._write(encode_batch([forget_origin_record(one, now_ms) for one in some]))
+            self._write(encode_batch([forget_producer_record(one, now_ms) for one in some]))
             for one in some:
-                agenda.origins.remove(one)
+                agenda.producers.remove(one)
         for start in range(0, len(sources), ENDS_PER_BATCH_MAX):
             gone = sources[start : start + ENDS_PER_BATCH_MAX]
             self._write(encode_batch([forget_leader_epoch_record(one, now_ms) for one in gone]))

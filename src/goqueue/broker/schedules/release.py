@@ -28,7 +28,7 @@ TAKE_MAX = 64  # of one log, per event-loop turn
 SEARCHES_MAX = 8  # the same, for messages whose position has not been found since the start
 UNREADABLE_RETRY_MS = 3_600_000
 RUN_PAUSE_MS = 5  # messages due within it share batches and syncs
-DEAL_PAUSE_MS = 1  # between two blocks of entries, to yield to others
+CASCADE_PAUSE_MS = 1  # between two blocks of entries, to yield to others
 CLOCK_CHECK_MS = 1000  # the longest sleep, because the wall clock may jump
 
 _log = logging.getLogger(__name__)
@@ -151,9 +151,9 @@ class Releaser:
             return
         now_ms = self._clock.wall_ms()
         self._courier.note_committed()
-        is_dealing = False
+        is_cascading = False
         for log in self._logs:
-            is_dealing |= self._advance(log, now_ms)
+            is_cascading |= self._advance(log, now_ms)
         if self._is_full():
             self._set_timer(now_ms + RETRY_MS)
             return
@@ -163,7 +163,7 @@ class Releaser:
         if has_more:
             self.wake()
         else:
-            self._set_timer(now_ms + DEAL_PAUSE_MS if is_dealing else self._next_ms(now_ms))
+            self._set_timer(now_ms + CASCADE_PAUSE_MS if is_cascading else self._next_ms(now_ms))
 
     def _next_ms(self, now_ms: int) -> int:
         """When the next run is due; at capacity, only after a release has finished."""
@@ -185,12 +185,12 @@ class Releaser:
         timetable = log.agenda.timetable
         try:
             timetable.advance(now_ms)
-            if timetable.is_dealing:
-                timetable.deal()
+            if timetable.is_cascading:
+                timetable.cascade()
         except (DamagedBucket, OSError) as error:
             _log.error("the buckets of %s are rebuilt: %s", log.partition.name, error)
             rebuild_buckets(log, now_ms=now_ms)
-        return log.agenda.timetable.is_dealing
+        return log.agenda.timetable.is_cascading
 
     def _set_timer(self, at_ms: int) -> None:
         if self._timer is not None:

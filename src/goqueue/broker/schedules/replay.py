@@ -76,7 +76,7 @@ def _apply_batch(log: ScheduleLog, header: BatchHeader, batch: Buffer, first: in
         if header.is_transactional:
             message = _own_message(record)
             if message is not None:
-                agenda.note_origin(record.offset, message, record.timestamp_ms)
+                agenda.note_producer(record.offset, message, record.timestamp_ms)
             if message is not None or agenda.replay_source(record):
                 agenda.pend(header.producer_id, record.offset, record.offset)
         else:

@@ -25,7 +25,7 @@ from goqueue.broker.schedules.queries import ScheduleQueries
 from goqueue.broker.schedules.shards import ScheduleShard, ScheduleShards
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import ProducerSettings, ScheduleSettings
-from goqueue.delivery.schedules import NEVER_MS, NO_EPOCH, Origin, ScheduledMessage
+from goqueue.delivery.schedules import NEVER_MS, NO_EPOCH, ProducerBatch, ScheduledMessage
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.errors import GoQueueError, InternalTopic, StorageFull, UnknownSchedule
@@ -110,7 +110,7 @@ class Schedules:
         self,
         topic: Topic,
         delayed: Sequence[Delayed],
-        origin: Origin | None,
+        origin: ProducerBatch | None,
         *,
         leader_epoch: int,
         transaction: ProducerIdentity | None = None,

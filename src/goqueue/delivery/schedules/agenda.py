@@ -29,8 +29,8 @@ from goqueue.delivery.schedules.checkpoint import (
 from goqueue.delivery.schedules.records import (
     LeaderEpochs,
     NumberRange,
-    Origins,
     PendingTransactions,
+    ProducerStates,
     ScheduledMessage,
     is_release,
     read_key,
@@ -61,7 +61,7 @@ class Agenda:
         self._disk = disk
         self._folder = folder
         self.timetable = Timetable(disk, folder, self.is_current)
-        self.origins = Origins()
+        self.producers = ProducerStates()
         self.leader_epochs = LeaderEpochs()
         self.pending = PendingTransactions()
         self.intents: dict[TargetKey, Intent] = {}  # the newest per partition; many are completed
@@ -106,17 +106,17 @@ class Agenda:
         if is_commit:
             return ranges
         if ranges:
-            self.origins.forget_aborted(producer_id, ranges)
+            self.producers.forget_aborted(producer_id, ranges)
         return []
 
-    def note_origin(self, number: int, message: ScheduledMessage, at_ms: int) -> None:
+    def note_producer(self, number: int, message: ScheduledMessage, at_ms: int) -> None:
         """Remember the producer of a message that is read back from the log.
 
         The producer's record later in the batch supersedes this; earlier versions wrote none.
         """
-        state = self.origins.after(message, number, now_ms=at_ms)
+        state = self.producers.after(message, number, now_ms=at_ms)
         if state is not None:
-            self.origins.put(state)
+            self.producers.put(state)
 
     def move(self, number: int, due_ms: int) -> None:
         """Change the due time of a waiting message."""
@@ -167,11 +167,11 @@ class Agenda:
         elif number == record.offset:
             message = read_message(record.value)
             self.schedule(number, [message])
-            self.note_origin(number, message, record.timestamp_ms)
+            self.note_producer(number, message, record.timestamp_ms)
 
     def replay_source(self, record: Record) -> bool:
         """Apply a record about producers or leaders; return whether it is one."""
-        return replay_source(record, self.origins, self.leader_epochs)
+        return replay_source(record, self.producers, self.leader_epochs)
 
     def _replay_intent(self, record: Record) -> None:
         target = read_target(record.key)
@@ -291,7 +291,7 @@ class Agenda:
                 for number, one in self._targets.items()
             },
             moved=dict(self.moved),
-            origins=self.origins.state(),
+            producers=self.producers.state(),
             released_count=self.released_count,
             cancelled_count=self.cancelled_count,
             clean_epoch=clean_epoch,
@@ -310,7 +310,7 @@ class Agenda:
         self._targets = checkpoint.targets
         self._target_numbers = {one.topic_id: number for number, one in self._targets.items()}
         self.moved = checkpoint.moved
-        self.origins = Origins(checkpoint.origins)
+        self.producers = ProducerStates(checkpoint.producers)
         self.leader_epochs = LeaderEpochs(checkpoint.leader_epochs)
         self.pending = PendingTransactions(checkpoint.pending)
         self.intents = {intent.target: intent for intent in checkpoint.intents}

@@ -12,7 +12,7 @@ import sys
 
 import msgspec
 
-from goqueue.delivery.schedules.records import OriginState, PendingState
+from goqueue.delivery.schedules.records import PendingState, ProducerState
 from goqueue.delivery.schedules.releases import Intent
 from goqueue.delivery.schedules.timetable import BucketState
 from goqueue.model.compression import Compression, compress, decompress
@@ -50,7 +50,7 @@ class Checkpoint(msgspec.Struct, array_like=True):
     released: dict[int, bytes]
     targets: dict[int, Target]
     moved: dict[int, int]
-    origins: list[OriginState]
+    producers: list[ProducerState]
     released_count: int
     cancelled_count: int
     clean_epoch: int = -1  # after a clean stop, the epoch of the producer that released last

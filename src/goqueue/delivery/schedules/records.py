@@ -7,10 +7,10 @@ exactly the waiting messages and their newest due times. Millions of such record
 whole batches of them are assembled without creating an object per record.
 
 A producer's batch may be split: its delayed records are stored here, the others in the log of their
-partition. What the producer state of a partition is for the latter, `Origins` is for the former.
-For each idempotent producer and partition it holds the producer's epoch and its newest batches, to
-recognise retries, refuse batches out of sequence and fence old producers. For each partition,
-`LeaderEpochs` holds the newest leader epoch that was seen, to fence former leaders.
+partition. What the producer state of a partition is for the latter, `ProducerStates` is for the
+former. For each idempotent producer and partition it holds the producer's epoch and its newest
+batches, to recognise retries, refuse batches out of sequence and fence old producers. For each
+partition, `LeaderEpochs` holds the newest leader epoch that was seen, to fence former leaders.
 
 Both are records too, under keys of their own. The state of a producer is in the batch that holds
 its messages; compaction keeps the newest, and a tombstone removes it when the producer has been
@@ -77,7 +77,7 @@ Source = tuple[bytes, int]  # topic id and partition
 PendingState = list[tuple[int, list[NumberRange]]]  # by producer
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True):
+class ProducerBatch(msgspec.Struct, frozen=True, array_like=True):
     """The batch of an idempotent producer that a message came in, to recognise retries."""
 
     producer_id: int
@@ -97,7 +97,7 @@ class ScheduledMessage(msgspec.Struct, frozen=True, array_like=True):
     value: bytes | None
     headers: tuple[Header, ...] = ()
     timestamp_ms: int = -1
-    origin: Origin | None = None
+    origin: ProducerBatch | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -249,7 +249,7 @@ def _head(size: int) -> bytes:
 # Producers and leaders
 
 
-class OriginState(msgspec.Struct, frozen=True, array_like=True):
+class ProducerState(msgspec.Struct, frozen=True, array_like=True):
     """One producer in one partition, with its newest batches, oldest first."""
 
     topic_id: bytes
@@ -269,21 +269,21 @@ class OriginState(msgspec.Struct, frozen=True, array_like=True):
         return self.batches[-1][1]
 
 
-_decode_origin = msgspec.msgpack.Decoder(OriginState).decode
+_decode_producer = msgspec.msgpack.Decoder(ProducerState).decode
 
 
-class Origins:
+class ProducerStates:
     """The idempotent producers whose delayed records are stored here."""
 
     __slots__ = ("_states",)
 
-    def __init__(self, states: Iterable[OriginState] = ()) -> None:
+    def __init__(self, states: Iterable[ProducerState] = ()) -> None:
         self._states = {state.key: state for state in states}
 
     def __len__(self) -> int:
         return len(self._states)
 
-    def find(self, topic_id: bytes, partition: int, origin: Origin) -> int | None:
+    def find(self, topic_id: bytes, partition: int, origin: ProducerBatch) -> int | None:
         """Return the last number of this or a later batch, if stored; raise if out of order.
 
         Leaders store a producer's batches in order, and each batch completely before they accept
@@ -311,7 +311,7 @@ class Origins:
             "are already stored."
         )
 
-    def after(self, message: ScheduledMessage, number: int, *, now_ms: int) -> OriginState | None:
+    def after(self, message: ScheduledMessage, number: int, *, now_ms: int) -> ProducerState | None:
         """Return the state of a message's producer once its batch is stored up to `number`."""
         origin = message.origin
         if origin is None:
@@ -324,7 +324,7 @@ class Origins:
             earlier = [one for one in state.batches if one[0] != origin.base_sequence]
             batches = [*earlier, stored][-BATCHES_REMEMBERED:]
             first_sequence = state.first_sequence
-        return OriginState(
+        return ProducerState(
             message.topic_id,
             message.partition,
             origin.producer_id,
@@ -334,7 +334,7 @@ class Origins:
             batches,
         )
 
-    def put(self, state: OriginState) -> None:
+    def put(self, state: ProducerState) -> None:
         self._states[state.key] = state
 
     def remove(self, key: ProducerKey) -> None:
@@ -360,7 +360,7 @@ class Origins:
     ) -> list[ProducerKey]:
         """Return producers to drop: idle, of deleted topics, or the most idle over the limit."""
         gone: list[ProducerKey] = []
-        kept: list[OriginState] = []
+        kept: list[ProducerState] = []
         for state in self._states.values():
             if state.last_ms < before_ms or not is_known(state.topic_id):
                 gone.append(state.key)
@@ -372,7 +372,7 @@ class Origins:
             gone += [one.key for one in kept[:excess]]
         return gone
 
-    def state(self) -> list[OriginState]:
+    def state(self) -> list[ProducerState]:
         """Return a copy, because a thread writes it while more batches arrive."""
         return list(self._states.values())
 
@@ -420,16 +420,16 @@ class LeaderEpochs:
         return [(*source, epoch) for source, epoch in self._epochs.items()]
 
 
-def origin_key(key: ProducerKey) -> bytes:
+def producer_key(key: ProducerKey) -> bytes:
     return _PRODUCER_KEY.pack(_PRODUCER_PREFIX, *key)
 
 
-def origin_value(state: OriginState) -> bytes:
+def producer_value(state: ProducerState) -> bytes:
     return VERSION + _encode(state)
 
 
-def forget_origin_record(key: ProducerKey, now_ms: int) -> Record:
-    return Record(origin_key(key), None, (), now_ms)
+def forget_producer_record(key: ProducerKey, now_ms: int) -> Record:
+    return Record(producer_key(key), None, (), now_ms)
 
 
 def leader_epoch_record(source: Source, epoch: int, now_ms: int) -> Record:
@@ -441,7 +441,7 @@ def forget_leader_epoch_record(source: Source, now_ms: int) -> Record:
     return Record(_LEADER_KEY.pack(_LEADER_PREFIX, *source), None, (), now_ms)
 
 
-def replay_source(record: Record, origins: Origins, epochs: LeaderEpochs) -> bool:
+def replay_source(record: Record, producers: ProducerStates, epochs: LeaderEpochs) -> bool:
     """Apply a record about a producer or a leader; return whether it was one."""
     key = record.key
     if key is None:
@@ -449,9 +449,9 @@ def replay_source(record: Record, origins: Origins, epochs: LeaderEpochs) -> boo
     if len(key) == _PRODUCER_KEY.size and key.startswith(_PRODUCER_PREFIX):
         if record.value is None:
             _, topic_id, partition, producer_id = _PRODUCER_KEY.unpack(key)
-            origins.remove((topic_id, partition, producer_id))
+            producers.remove((topic_id, partition, producer_id))
         else:
-            origins.put(_read_origin(record.value))
+            producers.put(_read_producer(record.value))
         return True
     if len(key) == _LEADER_KEY.size and key.startswith(_LEADER_PREFIX):
         _, topic_id, partition = _LEADER_KEY.unpack(key)
@@ -463,11 +463,11 @@ def replay_source(record: Record, origins: Origins, epochs: LeaderEpochs) -> boo
     return False
 
 
-def _read_origin(value: bytes) -> OriginState:
+def _read_producer(value: bytes) -> ProducerState:
     if value[:1] != VERSION:
         raise CorruptBatch(f"A producer's state has the unknown version {value[:1].hex()}.")
     try:
-        return _decode_origin(value[1:])
+        return _decode_producer(value[1:])
     except msgspec.DecodeError as error:
         raise CorruptBatch(f"A producer's state cannot be decoded: {error}.") from error
 

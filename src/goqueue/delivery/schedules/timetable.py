@@ -92,7 +92,7 @@ class Bucket:
         "_disk",
         "_file",
         "buffer",
-        "deal_until",
+        "cascade_until",
         "due_min_ms",
         "is_dirty",
         "is_open",
@@ -114,7 +114,9 @@ class Bucket:
         self.buffer = array("q")
         self.size = 0
         self.position = 0  # up to where entries have been distributed to finer buckets
-        self.deal_until = 0  # up to where they have to be; a minute's later entries are in memory
+        self.cascade_until = (
+            0  # up to where they have to be; a minute's later entries are in memory
+        )
         self.due_min_ms = 1 << 62
         self.is_dirty = False
         self.is_open = False
@@ -145,7 +147,7 @@ class Bucket:
 
     @property
     def is_drained(self) -> bool:
-        return self.position >= self.deal_until
+        return self.position >= self.cascade_until
 
     def open(self) -> array[int]:
         """Start to distribute the entries: `next_block` reads those on disk.
@@ -153,7 +155,7 @@ class Bucket:
         Return the buffered entries. A minute bucket also keeps them, to be written.
         """
         self.is_open = True
-        self.deal_until = self.size
+        self.cascade_until = self.size
         entries = self.buffer[:]
         if self.level > 0:
             self.buffer = array("q")
@@ -247,7 +249,7 @@ class Timetable:
         self._ticks: dict[int, array[int]] = {}
         self._heap: list[int] = []
         self._taken: dict[int, int] = {}  # how many of a due time's numbers have been taken
-        self._dealing: deque[Bucket] = deque()
+        self._cascading: deque[Bucket] = deque()
         self._floor_ms = 0
         self._buffered = 0
         self._dropped: list[str] = []
@@ -353,10 +355,10 @@ class Timetable:
             bucket.flush()
         self._buffered = 0
 
-    # Distributing
+    # Cascading
 
     def advance(self, now_ms: int) -> None:
-        """Open the buckets whose time approaches. `deal` then empties them in small steps."""
+        """Open the buckets whose time approaches. `cascade` then empties them in small steps."""
         self._floor_ms = max(self._floor_ms, now_ms)
         for number in range(_COARSEST, -1, -1):
             level = LEVELS[number]
@@ -375,22 +377,22 @@ class Timetable:
             entries = bucket.open()
             if level > 0:
                 self._buffered -= len(entries) // 2
-            self._dealing.append(bucket)
-            self._carry_on(level, entries)
+            self._cascading.append(bucket)
+            self._move_on(level, entries)
 
     @property
-    def is_dealing(self) -> bool:
-        return bool(self._dealing)
+    def is_cascading(self) -> bool:
+        return bool(self._cascading)
 
-    def deal(self) -> None:
+    def cascade(self) -> None:
         """Distribute one block of entries; a bucket must be open for that."""
-        bucket = self._dealing[0]
+        bucket = self._cascading[0]
         if bucket.is_drained:
-            self._dealing.popleft()
+            self._cascading.popleft()
         else:
-            self._carry_on(bucket.level, bucket.next_block())
+            self._move_on(bucket.level, bucket.next_block())
 
-    def _carry_on(self, level: int, entries: array[int]) -> None:
+    def _move_on(self, level: int, entries: array[int]) -> None:
         put = self._add_tick if level == 0 else self.add
         for due_ms, number in zip(entries[::2], entries[1::2], strict=True):
             if self._is_current(number, due_ms):
@@ -433,7 +435,7 @@ class Timetable:
         waiting = [
             bucket.due_min_ms
             for bucket in self._buckets.values()
-            if not bucket.is_open or bucket in self._dealing
+            if not bucket.is_open or bucket in self._cascading
         ]
         return min([*waiting, self._heap[0] if self._heap else NEVER_MS])
 
@@ -449,14 +451,14 @@ class Timetable:
             (
                 bucket
                 for bucket in self._buckets.values()
-                if (not bucket.is_open or bucket in self._dealing)
+                if (not bucket.is_open or bucket in self._cascading)
                 and bucket.start_ms < until_ms
                 and bucket.end_ms > from_ms
             ),
             key=lambda bucket: bucket.start_ms,
         )
         spans = [
-            (one, one.position, one.deal_until, array("q"))
+            (one, one.position, one.cascade_until, array("q"))
             if one.is_open
             else (one, one.position, one.size, one.buffer[:])
             for one in buckets
@@ -481,7 +483,7 @@ class Timetable:
         self.flush()
         low_ms = min(outstanding_ms, self._heap[0] if self._heap else NEVER_MS)
         for key, bucket in list(self._buckets.items()):
-            is_over = bucket.is_open and bucket not in self._dealing
+            is_over = bucket.is_open and bucket not in self._cascading
             if is_over and (bucket.level > 0 or bucket.end_ms <= low_ms):
                 bucket.close()
                 self._dropped += [bucket.path] if bucket.size else []

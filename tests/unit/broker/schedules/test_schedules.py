@@ -435,7 +435,7 @@ class IdempotentDesk(Desk):
 
     def states(self) -> int:
         """How many producers are remembered where delayed records wait."""
-        return sum(len(one.log.agenda.origins) for one in self.broker.schedules.shards)
+        return sum(len(one.log.agenda.producers) for one in self.broker.schedules.shards)
 
 
 def _lose_the_topic(desk: Desk) -> None:
@@ -650,3 +650,16 @@ def test_after_a_start_only_a_few_batches_are_searched_in_one_turn(
     assert desk.values("orders") == [b"v"] * 400
     assert sum(searches) == 200
     assert max(searches) == SEARCHES_MAX
+
+
+def test_a_single_node_announces_nothing_and_its_logs_share_batches(desk: Desk) -> None:
+    due_ms = desk.now_ms + 1_000
+    for number in range(4):
+        delayed = [Delayed(Record(None, b"%d" % number), due_ms)]
+        desk.wait(desk.broker.schedules.schedule("orders", delayed))
+    assert [shard.log.agenda.count() for shard in desk.broker.schedules.shards] == [1] * 4
+    desk.run_for(2_000)
+    log = desk.broker.topics.get("orders").partitions[0].log
+    (batch,) = [header for header, _ in log.batches(0, until_offset=log.end_offset)]
+    assert batch.record_count == 4
+    assert not any(shard.log.agenda.intents for shard in desk.broker.schedules.shards)

@@ -39,8 +39,8 @@ def message(due_ms: int, topic: str = "orders") -> ScheduledMessage:
 
 def take(agenda: Agenda, now_ms: int) -> list[int]:
     agenda.timetable.advance(now_ms)
-    while agenda.timetable.is_dealing:
-        agenda.timetable.deal()
+    while agenda.timetable.is_cascading:
+        agenda.timetable.cascade()
     return [number for _, number in agenda.take_due(now_ms, 1000)]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from goqueue.delivery.schedules.records import (
-    Origin,
+    ProducerBatch,
     ScheduledMessage,
     end_move_record,
     end_record,
@@ -33,7 +33,8 @@ MESSAGES = some.builds(
     value=BYTES,
     headers=some.lists(some.tuples(some.text(max_size=9), BYTES), max_size=3).map(tuple),
     timestamp_ms=some.integers(-1, 1 << 50),
-    origin=some.none() | some.builds(Origin, NUMBERS, some.integers(0, 9), some.integers(0, 99)),
+    origin=some.none()
+    | some.builds(ProducerBatch, NUMBERS, some.integers(0, 9), some.integers(0, 99)),
 )
 
 

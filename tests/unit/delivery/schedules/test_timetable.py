@@ -39,11 +39,11 @@ class Desk:
         return number
 
     def go_to(self, now_ms: int) -> None:
-        """Let time pass in one step, deal everything out, and take what is due."""
+        """Let time pass in one step, cascade everything, and take what is due."""
         self.now_ms = now_ms
         self.table.advance(now_ms)
-        while self.table.is_dealing:
-            self.table.deal()
+        while self.table.is_cascading:
+            self.table.cascade()
         while entries := self.table.take_due(now_ms, self.random.randint(1, 50)):
             for due_ms, number in entries:
                 if self.waiting.get(number) != due_ms:
@@ -125,7 +125,7 @@ def test_the_earliest_due_time_is_known_also_when_it_is_far_away() -> None:
     assert desk.table.due_min_ms() == START_MS + 2 * YEAR_MS
 
 
-def test_a_bucket_that_is_dealt_out_in_part_goes_on_after_a_restart() -> None:
+def test_a_bucket_that_is_cascaded_in_part_goes_on_after_a_restart() -> None:
     desk = Desk()
     far_ms = START_MS + 3 * DAY_MS
     for index in range(10_000):
@@ -133,8 +133,8 @@ def test_a_bucket_that_is_dealt_out_in_part_goes_on_after_a_restart() -> None:
     desk.table.flush()
     desk.now_ms = far_ms - DAY_MS // 48
     desk.table.advance(desk.now_ms)
-    desk.table.deal()
-    assert desk.table.is_dealing
+    desk.table.cascade()
+    assert desk.table.is_cascading
     desk.restart()
     desk.go_to(far_ms + DAY_MS)
     assert not desk.waiting
