@@ -231,6 +231,7 @@ class _Clients:
         self.broker = self
         self.transactions = self
         self.topics = self
+        self.producing = self
 
     def _coordinator(self, transactional_id: str) -> Transactions:
         some = self.stage.any_node().broker.transactions

@@ -7,7 +7,7 @@ import pytest
 from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.leaders import Marker
-from goqueue.broker.schedules import log as schedule_log
+from goqueue.broker.schedules import replay
 from goqueue.broker.schedules.schedules import Delayed
 from goqueue.cluster.commands import ClaimCopies, GiveUpCopy
 from goqueue.cluster.facts import PartitionFact
@@ -183,7 +183,7 @@ def test_what_is_cancelled_is_not_released_through_a_hole(
     step_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it is found at once, or after others have had their turns."""
-    monkeypatch.setattr(schedule_log, "LOAD_STEP_BYTES", step_bytes)
+    monkeypatch.setattr(replay, "LOAD_STEP_BYTES", step_bytes)
     world = founded(4)
     world.create(TOPIC, min_insync_replicas="2")
     world.run_until(world.is_whole)

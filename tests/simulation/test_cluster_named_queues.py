@@ -40,7 +40,7 @@ def _begin(seed: int, **settings: str) -> ClusterWorld:
         **settings,
     )
     world.heal()
-    maker = world.nodes[world.random.choice(world.up()).broker.coordinator_of(NAME)]
+    maker = world.nodes[world.random.choice(world.up()).broker.groups.coordinator_of(NAME)]
     world.wait(maker.broker.named_queues.create(SPEC))
     world.run_until(lambda: owner_of(world, NAME) is not None)
     world.run_until(lambda: all(one.broker.named_queues.find(NAME) for one in world.up()))

@@ -17,7 +17,7 @@ SETTINGS = {"backoff_ms": 0, "backoff_jitter": 0.0, "deliveries_max": 0}
 
 
 def _make(world: ClusterWorld, name: str) -> None:
-    maker = world.nodes[world.up()[0].broker.coordinator_of(name)]
+    maker = world.nodes[world.up()[0].broker.groups.coordinator_of(name)]
     spec = NamedQueueSpec(name, queue_settings=SETTINGS)
     world.wait(maker.broker.named_queues.create(spec))
     world.run_until(lambda: owner_of(world, name) is not None)

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from goqueue.broker.transactions.host import HostedCoordinator
+from goqueue.broker.transactions.host import TransactionShard
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
@@ -32,22 +32,22 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def skip_a_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of several participants never hears how the transaction ended."""
-    write_markers = HostedCoordinator._write_markers
+    write_markers = TransactionShard._write_markers
 
-    def write_all_but_one(self: HostedCoordinator, effect: WriteMarkers) -> None:
+    def write_all_but_one(self: TransactionShard, effect: WriteMarkers) -> None:
         *some, last = effect.partitions
         if some:
             effect = msgspec.structs.replace(effect, partitions=tuple(some))
             self._clock.call_soon(partial(self._marked, effect, last))
         write_markers(self, effect)
 
-    monkeypatch.setattr(HostedCoordinator, "_write_markers", write_all_but_one)
+    monkeypatch.setattr(TransactionShard, "_write_markers", write_all_but_one)
 
 
 def answer_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator acts on its decision as soon as it is written, on its own disk's cache."""
 
-    def persist(self: HostedCoordinator, effect: Persist) -> None:
+    def persist(self: TransactionShard, effect: Persist) -> None:
         batch = encode_batch([Record(effect.key, effect.value)])
         failure: GoQueueError | None = None
         try:
@@ -56,7 +56,7 @@ def answer_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
             failure = error
         self._clock.call_soon(partial(self._persisted, effect, -1, failure))
 
-    monkeypatch.setattr(HostedCoordinator, "_persist", persist)
+    monkeypatch.setattr(TransactionShard, "_persist", persist)
 
 
 def let_old_epochs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
