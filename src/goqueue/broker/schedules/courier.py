@@ -89,7 +89,7 @@ class Owner(Protocol):
         """Take a new epoch of the producer, and start with it."""
 
 
-class Courier:
+class ReleaseCourier:
     """Moves batches from queues to their targets."""
 
     def __init__(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from goqueue.broker.schedules.courier import RETRY_MS, Courier
+from goqueue.broker.schedules.courier import RETRY_MS, ReleaseCourier
 from goqueue.broker.schedules.log import OnDisk, ScheduleLog
 from goqueue.broker.schedules.replay import rebuild_buckets
 from goqueue.broker.schedules.targets import BYTES_MAX, MESSAGES_MAX, Release, message_size
@@ -41,7 +41,7 @@ class Releaser:
         self,
         clock: Clock,
         topics: Topics,
-        courier: Courier,
+        courier: ReleaseCourier,
         *,
         producer_name: str,
         is_full: Callable[[], bool],

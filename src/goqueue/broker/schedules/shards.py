@@ -17,7 +17,13 @@ from functools import partial
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.schedules.changes import ShardChanges
 from goqueue.broker.schedules.checkpoints import Checkpoints
-from goqueue.broker.schedules.courier import RETRY_MS, Append, Courier, Intents, ReleaseMetrics
+from goqueue.broker.schedules.courier import (
+    RETRY_MS,
+    Append,
+    Intents,
+    ReleaseCourier,
+    ReleaseMetrics,
+)
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import Releaser
 from goqueue.broker.schedules.replay import CommittedTransactions, replay
@@ -236,7 +242,7 @@ class ScheduleShards:
             releaser.open()
 
     def _new_releaser(self, name: str, topic_id: bytes, intents: Intents | None) -> Releaser:
-        courier = Courier(
+        courier = ReleaseCourier(
             self._clock, self._topics, ScheduleIds(topic_id), self._append, self.metrics, intents
         )
         return Releaser(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.schedules.changes import FLIGHT_MS_MAX
-from goqueue.broker.schedules.courier import Courier
+from goqueue.broker.schedules.courier import ReleaseCourier
 from goqueue.broker.schedules.listing import LIST_MAX
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import RUN_PAUSE_MS, SEARCHES_MAX, Releaser
@@ -578,7 +578,7 @@ def test_a_release_that_takes_long_is_neither_confirmed_nor_cancelled(
 ) -> None:
     first, second = desk.later(100, 60_000)
     with monkeypatch.context() as patch:
-        patch.setattr(Courier, "_note_soon", lambda *_: None)
+        patch.setattr(ReleaseCourier, "_note_soon", lambda *_: None)
         desk.run_for(500)
         outcomes = desk.broker.schedules.cancel_many([first, second])
         desk.run_for(FLIGHT_MS_MAX - 100)
@@ -593,7 +593,7 @@ def test_a_message_whose_release_was_refused_is_cancelled_for_whoever_waited(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (schedule_id,) = desk.later(100)
-    monkeypatch.setattr(Courier, "_send", lambda *_: None)
+    monkeypatch.setattr(ReleaseCourier, "_send", lambda *_: None)
     desk.run_for(500)
     cancel = desk.broker.schedules.cancel(schedule_id)
     desk.run_for(100)
@@ -608,7 +608,7 @@ def test_nobody_waits_for_a_release_by_a_node_that_has_lost_the_log(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (schedule_id,) = desk.later(100)
-    monkeypatch.setattr(Courier, "_send", lambda *_: None)
+    monkeypatch.setattr(ReleaseCourier, "_send", lambda *_: None)
     desk.run_for(500)
     cancel = desk.broker.schedules.cancel(schedule_id)
     (shard,) = [one for one in desk.broker.schedules.shards if one.log.agenda.count()]
