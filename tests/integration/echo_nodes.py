@@ -10,6 +10,7 @@ import uvloop
 
 from goqueue.loop.peers import Answer, Answered
 from goqueue.loop.promise import Promise
+from goqueue.model.session import ListenerRules
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.listening import ConnectionLimits, Listener
@@ -51,6 +52,7 @@ def new_listener(server: PeerServer, *, tls: NodeTls | None = None) -> Listener:
             idle_timeout_ms=60_000,
             receive_bytes_total_max=100 << 20,
         ),
+        ListenerRules("internal"),
         tls=tls,
         complaints=server.complaints,
     )

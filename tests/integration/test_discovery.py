@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from goqueue.model.session import ListenerRules
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.listening import ConnectionLimits, Listener
@@ -107,6 +108,7 @@ def test_discovery_tells_who_is_at_each_address_and_passes_over_who_is_silent() 
                     idle_timeout_ms=60_000,
                     receive_bytes_total_max=1 << 20,
                 ),
+                ListenerRules("internal"),
             )
             addresses.append(listener.listen("127.0.0.1", 0))
         silent = ("127.0.0.1", quiet_port())

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from goqueue.model.errors import MalformedRequest
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.runtime import listening, sockets, turn_reference, turns
 from goqueue.runtime.disk import LocalDisk
 from goqueue.runtime.listening import ConnectionLimits, Listener
@@ -95,12 +96,15 @@ class Server:
             **limits,
         }
         self.listener = Listener(
-            asyncio.get_running_loop(), self._connect, ConnectionLimits(**settings)
+            asyncio.get_running_loop(),
+            self._connect,
+            ConnectionLimits(**settings),
+            ListenerRules("kafka"),
         )
         self.address = self.listener.listen("127.0.0.1", 0)
 
-    def _connect(self, client_host: str, *, send: Any, close: Any, unblock: Any) -> Echo:
-        self.hosts.append(client_host)
+    def _connect(self, client: ConnectedClient, *, send: Any, close: Any, unblock: Any) -> Echo:
+        self.hosts.append(client.host)
         self.sessions.append(Echo(send, close, unblock))
         return self.sessions[-1]
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.wire.kafka.api import Api
 from goqueue.wire.kafka.front_end import FrontEnd
 from goqueue.wire.kafka.headers import decode_response_header, encode_request_header
@@ -26,7 +27,10 @@ class KafkaPeer:
         self._run = run
         self._correlation_id = 0
         self.connection = front.connect(
-            "192.0.2.1", send=self._take, close=self._close, unblock=self._unblock
+            ConnectedClient("192.0.2.1", ListenerRules("kafka")),
+            send=self._take,
+            close=self._close,
+            unblock=self._unblock,
         )
 
     def call(self, name: str, version: int, request: Any) -> Any:

@@ -79,6 +79,7 @@ MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "durability": set(),
     "controller": {"durability"},
     "topics": {"durability", "controller"},
+    "identities": _NODE,
     "replication": _NODE,
     "shards": _NODE,
     "reading": _NODE,

@@ -16,6 +16,7 @@ from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
 from goqueue.broker.gate.operation import Authoriser
+from goqueue.broker.identities.identities import Identities
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -111,6 +112,7 @@ class Broker:
         self._find_leaders()
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
+        self.identities = Identities(clock, self.topics.facts.log, random, settings.security)
         self.reads = Reads(clock, self.topics, self.leaders, peers)
         self.auto_creation = AutoCreation(clock, self.topics, settings.topics)
         self._coordinate_groups()

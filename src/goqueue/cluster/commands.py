@@ -25,6 +25,7 @@ from goqueue.cluster.facts import (
     TopicFact,
     config_key,
 )
+from goqueue.cluster.identity_commands import IdentityCommand
 from goqueue.cluster.metadata import Metadata
 from goqueue.model.bounds import (
     Addresses,
@@ -224,6 +225,7 @@ Command = (
     | PutJob
     | ChangeConfig
     | ForgetKey
+    | IdentityCommand
 )
 
 

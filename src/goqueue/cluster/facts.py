@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from goqueue.cluster.identity_facts import IdentityFact
 from goqueue.model.bounds import (
     Addresses,
     BytesPerSecond,
@@ -281,6 +282,7 @@ Fact = (
     | PartitionFact
     | RoutingFact
     | ConfigFact
+    | IdentityFact
 )
 Change = Fact | Forget
 Decision = tuple[Change, ...]

@@ -47,6 +47,19 @@ from goqueue.cluster.facts import (
     decode_decision,
     encode_decision,
 )
+from goqueue.cluster.identity_facts import (
+    ACL_PREFIX,
+    KEY_PREFIX,
+    QUOTA_PREFIX,
+    ROLE_PREFIX,
+    USER_PREFIX,
+    AclFact,
+    KeyFact,
+    QuotaFact,
+    RoleFact,
+    SigningSecretFact,
+    UserFact,
+)
 from goqueue.model.batch import Record
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 from goqueue.model.names import folded_topic_name
@@ -60,6 +73,15 @@ _VERSION = b"\x01"
 _SNAPSHOT_MAGIC = b"GQMD"
 _SNAPSHOT_VERSION = 1
 
+# The tables of entries about users by the prefix of their keys, and whether they use whole keys.
+_IDENTITY_TABLES = {
+    USER_PREFIX: ("users", False),
+    KEY_PREFIX: ("keys", False),
+    ACL_PREFIX: ("acls", True),
+    ROLE_PREFIX: ("roles", False),
+    QUOTA_PREFIX: ("quotas", True),
+}
+
 _decoder = msgspec.msgpack.Decoder(Fact)
 _encoder = msgspec.msgpack.Encoder()
 _snapshot_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bytes])
@@ -72,17 +94,23 @@ class Metadata:
         "_by_id",
         "_folded",
         "_topics",
+        "acls",
         "cluster",
         "configs",
         "deleted",
         "jobs",
+        "keys",
         "named_queues",
         "next_producer_id",
         "nodes",
         "partitions",
         "producers",
         "queue_groups",
+        "quotas",
+        "roles",
         "routing",
+        "signing_secret",
+        "users",
     )
 
     def __init__(self) -> None:
@@ -99,6 +127,12 @@ class Metadata:
         self.nodes: dict[int, NodeFact] = {}
         self.partitions = PartitionTable()
         self.routing: dict[bytes, RoutingFact] = {}
+        self.users: dict[str, UserFact] = {}
+        self.keys: dict[str, KeyFact] = {}
+        self.acls: dict[bytes, AclFact] = {}
+        self.roles: dict[str, RoleFact] = {}
+        self.quotas: dict[bytes, QuotaFact] = {}
+        self.signing_secret: SigningSecretFact | None = None
         # Deleted topic names that the log still contains, oldest first.
         self.deleted: dict[str, None] = {}
 
@@ -176,10 +210,19 @@ class Metadata:
             )
         self.cluster = fact
 
+    def _put_signing_secret(self, fact: SigningSecretFact) -> None:
+        self.signing_secret = fact
+
+    def _put_key(self, fact: KeyFact) -> None:
+        self.keys[fact.value.id] = fact
+
     def _forget(self, key: bytes) -> None:
         prefix, slash, rest = key.partition(b"/")
         prefix += slash
-        if prefix == TOPIC_PREFIX:
+        if prefix in _IDENTITY_TABLES:
+            name, by_key = _IDENTITY_TABLES[prefix]
+            getattr(self, name).pop(key if by_key else rest.decode(), None)
+        elif prefix == TOPIC_PREFIX:
             self.forget_topic(rest.decode())
         elif prefix == QUEUE_GROUP_PREFIX:
             self.queue_groups.pop(rest.decode(), None)
@@ -223,6 +266,13 @@ class Metadata:
         yield from _in_order(self.named_queues)
         yield from _in_order(self.jobs)
         yield from _in_order(self.configs)
+        yield from _in_order(self.users)
+        yield from _in_order(self.keys)
+        yield from _in_order(self.acls)
+        yield from _in_order(self.roles)
+        yield from _in_order(self.quotas)
+        if self.signing_secret is not None:
+            yield self.signing_secret
 
     def snapshot(self) -> bytes:
         """Encode the whole state; equal states give equal bytes on every node."""
@@ -283,6 +333,12 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     NodeFact: _put("nodes", "id"),
     PartitionFact: Metadata._put_partition,
     RoutingFact: Metadata._put_routing,
+    UserFact: _put("users", "name"),
+    KeyFact: Metadata._put_key,
+    AclFact: _put("acls", "key"),
+    RoleFact: _put("roles", "name"),
+    QuotaFact: _put("quotas", "key"),
+    SigningSecretFact: Metadata._put_signing_secret,
     Forget: lambda metadata, change: metadata._forget(change.key),
 }
 

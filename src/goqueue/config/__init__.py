@@ -5,7 +5,8 @@ default. All sources are read once, at start, and all problems are reported toge
 receives its own section as a value, and never the other sections, the environment or the file.
 
 A section is a dataclass in the module of its subject: `node`, `listeners`, `storage`,
-`coordinators` or `cluster`; a new subject gets a module of its own. `settings` lists the sections,
+`coordinators`, `security` or `cluster`; a new subject gets a module of its own. `settings` lists
+the sections,
 `consistency` has the rules between settings, and `reading` reads the sources. `kinds` has the
 syntax of values (sizes, durations, addresses), also for the command line.
 """
@@ -21,6 +22,7 @@ from goqueue.config.kinds import UNLIMITED, Address
 from goqueue.config.listeners import FetchSettings, ListenerSettings, SqsSettings
 from goqueue.config.node import LoggingSettings, NodeSettings
 from goqueue.config.reading import load, render
+from goqueue.config.security import SecuritySettings
 from goqueue.config.settings import SECTIONS, SETTINGS, Setting, Settings
 from goqueue.config.storage import (
     CompactionSettings,
@@ -45,6 +47,7 @@ __all__ = [
     "ProducerSettings",
     "ReplicationSettings",
     "ScheduleSettings",
+    "SecuritySettings",
     "Setting",
     "Settings",
     "SqsSettings",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from goqueue.config.kinds import UNLIMITED
+from goqueue.config.listeners import PLAINTEXT
 from goqueue.config.settings import SETTINGS, Settings
 
 
@@ -28,12 +29,15 @@ def _open_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
     listeners = settings.listeners
     for name in ("kafka", "http", "registry"):
         is_open = not listeners.allow_unauthenticated
+        is_open = is_open and getattr(listeners, f"{name}_security") == PLAINTEXT
         if is_open and not getattr(listeners, name).is_loopback:
             yield (
                 f"{told(f'listeners.{name}')}: other machines could connect without "
-                "authentication; pass --allow-unauthenticated to allow it"
+                f"authentication; require it with listeners.{name}_security = sasl_plaintext, or "
+                "pass --allow-unauthenticated to allow it"
             )
-    if not listeners.sqs.is_loopback and not settings.sqs.access_keys:
+    is_open = listeners.sqs_security == PLAINTEXT and not settings.sqs.access_keys
+    if not listeners.sqs.is_loopback and is_open:
         yield (
             f"{told('listeners.sqs')}: other machines could connect without authentication; set "
             "sqs.access_keys, with which clients sign their requests"

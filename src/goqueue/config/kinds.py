@@ -372,6 +372,70 @@ class AccessKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """Some of several words, separated by commas."""
+
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        return f"some of {', '.join(self.words)}, separated by commas"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        given = tuple(one.strip() for one in text.split(",") if one.strip())
+        for one in given:
+            if one not in self.words:
+                raise ValueError(f"{one[:60]!r} is unknown; expected {self.allowed}")
+        if not given:
+            raise ValueError(f"nothing is named; expected {self.allowed}")
+        return given
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(value)
+
+
+class Login:
+    """`NAME:PASSWORD`, or empty."""
+
+    @property
+    def allowed(self) -> str:
+        return "NAME:PASSWORD, the password with 8 to 1024 characters, or empty"
+
+    def read(self, text: str) -> tuple[str, str]:
+        name, _, password = text.strip().partition(":")
+        is_name = re.fullmatch(r"[A-Za-z0-9._@-]{1,255}", name)
+        if text.strip() and not (is_name and 8 <= len(password) <= 1_024):
+            # The error does not repeat the text, because errors end up in logs.
+            raise ValueError(f"not a valid login; expected {self.allowed}")
+        return name, password
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return f"{value[0]}:(hidden)" if value[0] else ""
+
+
+class Principals:
+    """Principals, separated by semicolons, or empty."""
+
+    @property
+    def allowed(self) -> str:
+        return "User:NAME;User:NAME;... or empty"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        # Names of certificates contain commas, so Kafka separates by semicolons.
+        names = [one.strip() for one in text.split(";") if one.strip()]
+        for name in names:
+            if not name.startswith("User:") or len(name) <= len("User:"):
+                raise ValueError(f"{name[:60]!r} is not a principal; expected {self.allowed}")
+        return tuple(names)
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ";".join(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Secret:
     """A shared secret, or empty."""
 

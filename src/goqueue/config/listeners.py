@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.config.fields import count, duration, setting, size
+from goqueue.config.fields import choice, count, duration, setting, size
 from goqueue.config.kinds import (
     INT32_MAX,
     MINUTE_MS,
@@ -22,6 +22,11 @@ from goqueue.config.kinds import (
     Switch,
     Word,
 )
+
+PLAINTEXT = "plaintext"
+SASL_PLAINTEXT = "sasl_plaintext"
+SECURITY_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
+_PROTOCOLS = "with `sasl_`, clients must authenticate in the way of their protocol"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,16 @@ class ListenerSettings:
         "the address advertised to other nodes; if empty, the bound one",
         "--advertise-internal",
     )
+    kafka_security: str = choice(
+        PLAINTEXT, SECURITY_PROTOCOLS, f"of the Kafka listener: {_PROTOCOLS}"
+    )
+    http_security: str = choice(
+        PLAINTEXT, SECURITY_PROTOCOLS, f"of the HTTP listener: {_PROTOCOLS}"
+    )
+    registry_security: str = choice(
+        PLAINTEXT, SECURITY_PROTOCOLS, f"of the schema registry: {_PROTOCOLS}"
+    )
+    sqs_security: str = choice(PLAINTEXT, SECURITY_PROTOCOLS, f"of the SQS listener: {_PROTOCOLS}")
     allow_unauthenticated: bool = setting(
         False,
         Switch(),

@@ -17,6 +17,7 @@ from goqueue.config.coordinators import (
 from goqueue.config.fields import About
 from goqueue.config.listeners import FetchSettings, ListenerSettings, SqsSettings
 from goqueue.config.node import LoggingSettings, NodeSettings
+from goqueue.config.security import SecuritySettings
 from goqueue.config.storage import (
     CompactionSettings,
     ProducerSettings,
@@ -35,6 +36,7 @@ class Settings:
     cluster: ClusterSettings = ClusterSettings()
     replication: ReplicationSettings = ReplicationSettings()
     listeners: ListenerSettings = ListenerSettings()
+    security: SecuritySettings = SecuritySettings()
     storage: StorageSettings = StorageSettings()
     compaction: CompactionSettings = CompactionSettings()
     topics: TopicSettings = TopicSettings()

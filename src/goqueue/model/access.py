@@ -5,6 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
+from goqueue.model.bounds import Name
+
 
 class Action(StrEnum):
     """What an operation does to a resource."""
@@ -19,6 +23,7 @@ class Action(StrEnum):
     DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
     ALTER_CONFIGS = "ALTER_CONFIGS"
     IDEMPOTENT_WRITE = "IDEMPOTENT_WRITE"
+    ALL = "ALL"  # in rules only: every action
 
 
 class ResourceKind(StrEnum):
@@ -49,3 +54,36 @@ class Access(NamedTuple):
 
 
 CLUSTER = Resource(ResourceKind.CLUSTER, "kafka-cluster")  # the name that Kafka's tools use
+ANY_RESOURCE = "*"  # as the name of a literal pattern: every resource of the kind
+ANY_HOST = "*"
+ANY_PRINCIPAL = "User:*"
+ROLE_PREFIX = "Role:"
+
+
+class Permission(StrEnum):
+    """What a rule does."""
+
+    ALLOW = "ALLOW"
+    DENY = "DENY"
+
+
+class PatternKind(StrEnum):
+    """How the name in a rule is compared with that of a resource."""
+
+    LITERAL = "LITERAL"
+    PREFIXED = "PREFIXED"
+
+
+class Acl(msgspec.Struct, frozen=True, order=True):
+    """One rule of access control: who may, or may not, do what to which resources from where.
+
+    The principal is a user (`User:name`, `User:*` for everybody) or a role (`Role:name`).
+    """
+
+    kind: ResourceKind
+    pattern: PatternKind
+    name: Name
+    principal: Name
+    host: Name
+    action: Action
+    permission: Permission

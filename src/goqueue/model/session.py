@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
+USER_PREFIX = "User:"
 ANONYMOUS = "User:ANONYMOUS"
 DEFAULT_TENANT = ""
+NEVER_MS = 0  # the expiry of a session that does not expire
+
+
+class ListenerRules(msgspec.Struct, frozen=True):
+    """What a listener requires of its clients."""
+
+    name: str  # under which the metadata has its addresses
+    is_encrypted: bool = False
+    must_authenticate: bool = False  # before anything else; otherwise clients may stay anonymous
+    sasl_mechanisms: tuple[str, ...] = ()  # that a Kafka listener offers
+
+
+class ConnectedClient(NamedTuple):
+    """The client of a connection, as its listener sees it."""
+
+    host: str
+    rules: ListenerRules
+    certificate: bytes = b""  # of the client, verified, in DER; empty if it sent none
 
 
 class Session(msgspec.Struct, frozen=True, array_like=True):
@@ -20,6 +41,21 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     client_id: str = ""
     client_host: str = ""
     tls_identity: str = ""  # the subject of the client's certificate
+    expires_ms: int = NEVER_MS  # wall time after which the client must authenticate again
+    mechanism: str = ""  # with which the client authenticated; empty if it did not
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.principal != ANONYMOUS
+
+    @property
+    def user(self) -> str:
+        """The name of the user, without the type of the principal."""
+        return self.principal.removeprefix(USER_PREFIX)
 
 
 NOBODY = Session("")  # for what a node does itself
+
+
+def principal_of(user: str) -> str:
+    return USER_PREFIX + user

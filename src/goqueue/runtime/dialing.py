@@ -11,6 +11,7 @@ from random import Random
 from typing import Protocol
 
 from goqueue.loop.peers import Contact
+from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
@@ -64,6 +65,7 @@ class Dialer:
     ) -> None:
         """`on_gone` is called when a connection has ended and the next attempt is refused."""
         self.loop = loop
+        self.rules = ListenerRules("internal", must_authenticate=True)
         self.connect = caller.connect
         self.complaints = Complaints(_log, logging.INFO)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))

@@ -9,6 +9,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
@@ -46,6 +47,7 @@ class Listener:
         loop: asyncio.AbstractEventLoop,
         connect: Connect,
         limits: ConnectionLimits,
+        rules: ListenerRules,
         *,
         tls: NodeTls | None = None,
         complaints: Complaints | None = None,
@@ -54,6 +56,7 @@ class Listener:
         """With `tls`, only connections with a certificate of a node are accepted."""
         self.loop = loop
         self.connect = connect
+        self.rules = rules
         self.connections: set[SocketConnection] = set()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns = Turns(loop, self.shared_buffer) if tls is None else None

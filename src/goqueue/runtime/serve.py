@@ -22,8 +22,11 @@ from goqueue.broker import Broker
 from goqueue.broker.controller.formation import belongs_to_cluster
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.config import Address, Settings
+from goqueue.config.listeners import SASL_PLAINTEXT
+from goqueue.loop.promise import start
 from goqueue.model import compression
 from goqueue.model.errors import InvalidSettings
+from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import UnsentBudget
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.cluster_secret import credentials_of
@@ -47,6 +50,8 @@ from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
 from goqueue.wire.sqs.names import Site
 from goqueue.wire.sqs.operations import OPERATIONS as SQS_OPERATIONS
+
+_CARRIED = ("http", "registry", "sqs")  # the listeners that speak HTTP
 
 _log = logging.getLogger(__name__)
 
@@ -157,8 +162,8 @@ class _Node:
         for application in self._applications:
             application.hosts = hosts
         http, registry, sqs = (
-            _http_listener(loop, settings, application, unsent)
-            for application in self._applications
+            _http_listener(loop, settings, name, application, unsent)
+            for name, application in zip(_CARRIED, self._applications, strict=True)
         )
         self._listeners = {"kafka": kafka, "http": http, "registry": registry, "sqs": sqs}
         self._internal: Listener | None = None
@@ -196,6 +201,7 @@ class _Node:
         for application in self._applications:
             application.front.is_ready = True
         self._kafka.become_ready()
+        start(self.broker.identities.create_initial_admin(), _log_failure)
 
     def _accept(self) -> None:
         for listener in self._listeners.values():
@@ -251,6 +257,11 @@ class _Node:
 
     def _hello(self) -> Hello:
         return Hello(self.broker.cluster_id, self.broker.node_id)
+
+
+def _log_failure(_: None, error: Exception | None) -> None:
+    if error is not None:
+        _log.error("the initial administrator could not be created: %s", error)
 
 
 def _names_of(settings: Settings) -> list[str]:
@@ -333,6 +344,16 @@ def _sqs_rules(settings: Settings) -> SqsRules:
     )
 
 
+def _rules(settings: Settings, name: str) -> ListenerRules:
+    """What a listener requires of its clients."""
+    protocol = getattr(settings.listeners, f"{name}_security")
+    return ListenerRules(
+        name,
+        must_authenticate=protocol == SASL_PLAINTEXT,
+        sasl_mechanisms=settings.security.sasl_mechanisms,
+    )
+
+
 def _kafka_listener(
     loop: asyncio.AbstractEventLoop, settings: Settings, front: FrontEnd, unsent: UnsentBudget
 ) -> Listener:
@@ -347,6 +368,7 @@ def _kafka_listener(
             receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
             send_buffer_bytes=listeners.send_buffer_bytes,
         ),
+        _rules(settings, front.listener),
         unsent=unsent,
     )
 
@@ -354,6 +376,7 @@ def _kafka_listener(
 def _http_listener(
     loop: asyncio.AbstractEventLoop,
     settings: Settings,
+    name: str,
     application: Application,
     unsent: UnsentBudget,
 ) -> Listener:
@@ -367,6 +390,7 @@ def _http_listener(
             idle_timeout_ms=listeners.http_idle_timeout_ms,
             receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
         ),
+        _rules(settings, name),
         unsent=unsent,
     )
 
@@ -387,6 +411,7 @@ def _internal_listener(
             idle_timeout_ms=listeners.idle_timeout_ms,
             receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
         ),
+        ListenerRules("internal", is_encrypted=tls is not None, must_authenticate=True),
         tls=tls,
         complaints=peers.server.complaints,
     )

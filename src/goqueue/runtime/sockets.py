@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from goqueue.model.errors import GoQueueError
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.runtime.budgets import MEMORY_WAIT_SECONDS_MAX, ReceiveBudget, UnsentBudget, memory_of
 from goqueue.runtime.disk import LocalFile
 from goqueue.runtime.turns import Turns
@@ -63,7 +64,7 @@ class Connect(Protocol):
 
     def __call__(
         self,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Part]], None],
         close: Callable[[], None],
@@ -76,6 +77,7 @@ class Owner(Protocol):
 
     loop: asyncio.AbstractEventLoop
     connect: Connect
+    rules: ListenerRules
     shared_buffer: memoryview
     receiving: ReceiveBudget
     complaints: Complaints
@@ -128,9 +130,16 @@ class SocketConnection:
         self.failure: Exception | None = None  # why it ended, unless one end closed it
         self.last_active = self._loop.time()
         self._protocol = owner.connect(
-            host, send=self._send, close=self.close, unblock=self._unblock
+            ConnectedClient(host, owner.rules, self._certificate()),
+            send=self._send,
+            close=self.close,
+            unblock=self._unblock,
         )
         self._watch()
+
+    def _certificate(self) -> bytes:
+        """The verified certificate of the client; empty without TLS."""
+        return b""
 
     @property
     def is_busy(self) -> bool:

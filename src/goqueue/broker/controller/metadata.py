@@ -112,19 +112,26 @@ class LocalLog:
 
     def request(self, command: Command) -> Promise[Result]:
         decision, result = command.decide(self.metadata)
+        last_offset = self._partition.end_offset - 1  # if nothing changes: what it is based on
+        if decision:
+            last_offset = self._append(decision)
+        promise: Promise[Result] = Promise()
+
+        def committed(error: GoQueueError | None) -> None:
+            promise.settle(None if error else result, error)
+
+        self._partition.when_committed(last_offset, committed)
+        return promise
+
+    def _append(self, decision: Decision) -> int:
+        """Write and apply a decision; return the offset of its last change."""
         now_ms = self._clock.wall_ms()
         records = [change_record(change, now_ms=now_ms) for change in decision]
         appended = self._partition.append(memoryview(encode_batch(records)), now_ms=now_ms)
         self.metadata.apply_all(decision)
         for applied in self._applied:
             applied(decision)
-        promise: Promise[Result] = Promise()
-
-        def committed(error: GoQueueError | None) -> None:
-            promise.settle(None if error else result, error)
-
-        self._partition.when_committed(appended.last_offset, committed)
-        return promise
+        return appended.last_offset
 
 
 class AppliedMetadata:

@@ -23,6 +23,7 @@ from goqueue.broker.gate.areas.schedules import SchedulesArea
 from goqueue.broker.gate.areas.schemas import SchemasArea
 from goqueue.broker.gate.areas.topics import TopicsArea
 from goqueue.broker.gate.areas.transactions import TransactionsArea
+from goqueue.broker.gate.authentication import Authentication
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants
 from goqueue.broker.gate.operation import Authoriser, Dispatcher, Policy
@@ -52,6 +53,7 @@ class Gate:
         authoriser.on_change(self._clear_grants)
         broker.topics.on_change(self._clear_grants)
         dispatcher = Dispatcher(broker, authoriser)
+        self.authentication = Authentication(broker)
         self.access = AccessArea(dispatcher)
         self.cluster = ClusterArea(dispatcher)
         self.configs = ConfigsArea(dispatcher)

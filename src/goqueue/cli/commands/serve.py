@@ -85,6 +85,13 @@ AllowUnauthenticated: TypeAlias = Annotated[
         help="Allow listeners on other than loopback addresses without authentication.",
     ),
 ]
+InitialAdmin: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME:PASSWORD",
+        help="The first user, created when there are no users. Better set in the environment.",
+    ),
+]
 NodeId: TypeAlias = Annotated[
     str | None, typer.Option(metavar="NUMBER", help="Id of this node, unique in its cluster.")
 ]
@@ -117,6 +124,7 @@ def serve(
     listen_internal: ListenInternal = None,
     advertise_internal: AdvertiseInternal = None,
     allow_unauthenticated: AllowUnauthenticated = False,
+    initial_admin: InitialAdmin = None,
     node_id: NodeId = None,
     fsync: Fsync = None,
     log_level: LogLevel = None,
@@ -140,6 +148,7 @@ def serve(
         "--listen-internal": listen_internal,
         "--advertise-internal": advertise_internal,
         "--allow-unauthenticated": "true" if allow_unauthenticated else None,
+        "--initial-admin": initial_admin,
         "--node-id": node_id,
         "--fsync": fsync,
         "--log-level": log_level,

@@ -1,4 +1,4 @@
-"""Access control."""
+"""Authentication, access control and quotas."""
 
 from __future__ import annotations
 
@@ -16,3 +16,83 @@ class AccessDenied(GoQueueError):
     def __init__(self, principal: str, action: Action, resource: Resource) -> None:
         self.kind: str = resource.kind.value
         super().__init__(f"{principal} may not {action} {resource}; request that permission.")
+
+
+class AuthenticationRequired(GoQueueError):
+    code = "authentication_required"
+
+    def __init__(self) -> None:
+        super().__init__("This listener requires authentication; send credentials.")
+
+
+class AuthenticationFailed(GoQueueError):
+    """The text does not reveal which part of the credentials is wrong."""
+
+    code = "authentication_failed"
+
+    def __init__(self, text: str = "The credentials are not valid.") -> None:
+        super().__init__(text)
+
+
+class TooManyFailures(AuthenticationFailed):
+    """An address or a user has failed too often, and has to wait."""
+
+    code = "too_many_authentication_failures"
+    retryable = True
+
+    def __init__(self, wait_ms: int) -> None:
+        self.wait_ms = wait_ms
+        seconds = (wait_ms + 999) // 1000
+        super().__init__(f"Too many failed attempts; try again in {seconds} s.")
+
+
+class InvalidCredential(GoQueueError):
+    """A user name, password or verifier that cannot be stored."""
+
+    code = "invalid_credential"
+
+
+class UnknownUser(GoQueueError):
+    code = "unknown_user"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no user {name!r}.")
+
+
+class UserExists(GoQueueError):
+    code = "user_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is already a user {name!r}.")
+
+
+class UnknownKey(GoQueueError):
+    code = "unknown_key"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"There is no key {key_id!r}.")
+
+
+class KeyExists(GoQueueError):
+    code = "key_exists"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"There is already a key {key_id!r}.")
+
+
+class UnknownRole(GoQueueError):
+    code = "unknown_role"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no role {name!r}.")
+
+
+class QuotaExceeded(GoQueueError):
+    """A client has used up its share for now; `wait_ms` says when it may try again."""
+
+    code = "quota_exceeded"
+    retryable = True
+
+    def __init__(self, text: str, wait_ms: int) -> None:
+        self.wait_ms = wait_ms
+        super().__init__(text)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import meter
 from goqueue.model.errors import GoQueueError
+from goqueue.model.session import ConnectedClient
 from goqueue.wire.carrier import problems
 from goqueue.wire.carrier.calls import Call, Dialect, Raw, Request, Response, encode, promised
 from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
@@ -81,14 +82,14 @@ class Application:
 
     def connect(
         self,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Any]], None],
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Connection:
         """The protocol side of a new connection."""
-        return Connection(self, client_host, send=send, close=close, unblock=unblock)
+        return Connection(self, client, send=send, close=close, unblock=unblock)
 
     # Requests
 

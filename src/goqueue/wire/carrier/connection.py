@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from goqueue.model.errors import GoQueueError
-from goqueue.model.session import Session
+from goqueue.model.session import ConnectedClient
 from goqueue.wire.carrier.calls import Call, Request, Stream
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
@@ -59,13 +59,13 @@ class Connection:
     def __init__(
         self,
         application: Application,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Any]], None],
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> None:
-        self.session = Session(application.front.listener, client_host=client_host)
+        self.session = application.front.gate.authentication.session(client)
         self.is_closed = False
         self._application = application
         self._send = send

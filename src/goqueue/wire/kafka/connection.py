@@ -17,7 +17,7 @@ import msgspec
 
 from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
-from goqueue.model.session import Session
+from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
 from goqueue.wire.kafka.messages.header import decode_request_header
@@ -147,7 +147,7 @@ class Connection:
     def __init__(
         self,
         front: FrontEnd,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Part]], None],
         close: Callable[[], None],
@@ -162,7 +162,7 @@ class Connection:
         self._outbox_bytes = 0
         self._client_id_bytes = b""
         self._is_held = False
-        self.identify(Session(front.listener, client_host=client_host))
+        self.identify(front.gate.authentication.session(client))
         self.is_closed = False
         self.is_flushing = False
         self.round_heard = -1  # the round in which the gatherer last took a small batch from here

@@ -58,6 +58,7 @@ class ErrorCode(IntEnum):
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
+    SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
@@ -78,7 +79,11 @@ class ErrorCode(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     DUPLICATE_BROKER_REGISTRATION = 101
@@ -155,6 +160,16 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     errors.GroupSubscribedToTopic: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.AccessDenied: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    errors.AuthenticationRequired: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.TooManyFailures: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.InvalidCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    errors.UnknownUser: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.UserExists: ErrorCode.DUPLICATE_RESOURCE,
+    errors.UnknownKey: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.KeyExists: ErrorCode.DUPLICATE_RESOURCE,
+    errors.UnknownRole: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.QuotaExceeded: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.NoOwner: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

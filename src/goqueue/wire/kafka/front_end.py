@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from goqueue.broker.gate import Gate
 from goqueue.model.compression import meter
-from goqueue.model.session import Session
+from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
@@ -113,13 +113,13 @@ class FrontEnd:
 
     def connect(
         self,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Part]], None],
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Connection:
-        return Connection(self, client_host, send=send, close=close, unblock=unblock)
+        return Connection(self, client, send=send, close=close, unblock=unblock)
 
     def brokers(self) -> dict[int, tuple[str, int]]:
         """The addresses of all nodes that clients can be sent to."""

@@ -11,6 +11,7 @@ from goqueue.loop.peers import Answered
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
 from goqueue.model.errors.refusals import error_of
+from goqueue.model.session import ConnectedClient
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
     FRAME_BYTES_MAX,
@@ -120,7 +121,7 @@ class Calling:
 
     def connect(
         self,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Part]], None],
         close: Callable[[], None],

@@ -12,6 +12,7 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Answer, Handler, NoticeHandler
 from goqueue.model.errors import GoQueueError, InvalidRequest, MalformedRequest
 from goqueue.model.errors.refusals import Refusal, refusal_of
+from goqueue.model.session import ConnectedClient
 from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
@@ -57,15 +58,15 @@ class PeerServer:
 
     def connect(
         self,
-        client_host: str,
+        client: ConnectedClient,
         *,
         send: Callable[[list[Part]], None],
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Serving:
-        serving = Serving(self, client_host, send=send, close=close, unblock=unblock)
-        self._make_room(client_host)
-        self._strangers[serving] = client_host
+        serving = Serving(self, client.host, send=send, close=close, unblock=unblock)
+        self._make_room(client.host)
+        self._strangers[serving] = client.host
         return serving
 
     def _make_room(self, host: str) -> None:

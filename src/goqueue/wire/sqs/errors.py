@@ -281,6 +281,10 @@ class InvalidRequest(SqsError):
 # Errors that have an equivalent in SQS. Others are mapped by their HTTP status.
 MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
     errors.AccessDenied: AccessDenied,
+    errors.AuthenticationRequired: MissingAuthentication,
+    errors.AuthenticationFailed: InvalidClientToken,
+    errors.TooManyFailures: RequestThrottled,
+    errors.QuotaExceeded: RequestThrottled,
     errors.QueueExists: QueueNameExists,
     errors.UnknownQueue: QueueDoesNotExist,
     errors.QueueDeletedRecently: QueueDeletedRecently,

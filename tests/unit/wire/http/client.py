@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import httptools
 
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.wire.carrier.application import Application
 from goqueue.wire.carrier.connection import Connection
 from goqueue.wire.carrier.front_end import Limits
@@ -66,7 +67,10 @@ class Wire:
         self.unblocked = 0
         self.is_stuck = False  # the client takes nothing: what is sent stays unsent
         self.connection: Connection = application.connect(
-            "10.0.0.7", send=self._send, close=self.close, unblock=self._unblock
+            ConnectedClient("10.0.0.7", ListenerRules(application.front.listener)),
+            send=self._send,
+            close=self.close,
+            unblock=self._unblock,
         )
 
     def feed(self, data: bytes) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTooLarge
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.messages import API_BY_NAME, api_versions
@@ -306,7 +307,7 @@ def test_answers_of_one_turn_leave_together() -> None:
     client = Client()
     sendings: list[int] = []
     connection = client.node.front.connect(
-        "192.0.2.1",
+        ConnectedClient("192.0.2.1", ListenerRules("kafka")),
         send=lambda parts: sendings.append(len(parts)),
         close=lambda: None,
         unblock=lambda: None,

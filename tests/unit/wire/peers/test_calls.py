@@ -13,6 +13,7 @@ from goqueue.loop.peers import Answer, Answered
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotLeader, RequestTimedOut
 from goqueue.model.names import TopicPartition
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.wire.complaints import TOLD_MAX, Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers import calling
@@ -26,6 +27,8 @@ ECHO, LATE, FAIL, BREAK = range(1, 5)
 TIMEOUT_MS = 1_000
 SERVER = Hello("c", 2)
 CALLER = Hello("c", 1)
+
+INTERNAL = ListenerRules("internal")
 
 
 class Pair:
@@ -62,10 +65,16 @@ class Pair:
     def open(self) -> None:
         self.is_open = True
         self.serving = self.server.connect(
-            "there", send=self._to(lambda: self.calling), close=self._end, unblock=lambda: None
+            ConnectedClient("there", INTERNAL),
+            send=self._to(lambda: self.calling),
+            close=self._end,
+            unblock=lambda: None,
         )
         self.calling.connect(
-            "here", send=self._to(lambda: self.serving), close=self._end, unblock=lambda: None
+            ConnectedClient("here", INTERNAL),
+            send=self._to(lambda: self.serving),
+            close=self._end,
+            unblock=lambda: None,
         )
         self.pump()
 
@@ -193,13 +202,16 @@ def test_calls_made_before_the_other_node_said_who_it_is_wait_for_that() -> None
     pair = Pair()
     pair.is_open = True
     pair.serving = pair.server.connect(
-        "there",
+        ConnectedClient("there", INTERNAL),
         send=pair._to(lambda: pair.calling),
         close=pair.break_off,
         unblock=lambda: None,
     )
     pair.calling.connect(
-        "here", send=pair._to(lambda: pair.serving), close=pair.break_off, unblock=lambda: None
+        ConnectedClient("here", INTERNAL),
+        send=pair._to(lambda: pair.serving),
+        close=pair.break_off,
+        unblock=lambda: None,
     )
     assert not pair.calling.is_connected
     assert pair.call(ECHO, b"early") == [(b"early from 1", b"")]
@@ -289,7 +301,10 @@ def test_who_does_not_say_who_it_is_is_not_heard() -> None:
     pair.open()
     ends: list[bool] = []
     stranger = pair.server.connect(
-        "x", send=lambda parts: None, close=lambda: ends.append(True), unblock=lambda: None
+        ConnectedClient("x", INTERNAL),
+        send=lambda parts: None,
+        close=lambda: ends.append(True),
+        unblock=lambda: None,
     )
     stranger.receive(memoryview(b"GET / HTTP/1.1\r\n\r\n" + bytes(100)))
     assert ends == [True]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.errors import MalformedRequest
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.wire.complaints import LINES_MAX, LINES_MS, Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
@@ -35,6 +36,8 @@ from tests.credentials import OTHER_SECRET, SECRET, new_credentials
 from tests.simulation.clock import VirtualClock
 
 CALLER, CALLEE = Hello("c", 1), Hello("c", 2)
+
+INTERNAL = ListenerRules("internal")
 
 
 def frame_of(parts: list[Part]) -> Frame:
@@ -200,7 +203,12 @@ class Door:
             serving[0].closed()
 
         serving.append(
-            self.server.connect(host, send=lambda parts: None, close=close, unblock=lambda: None)
+            self.server.connect(
+                ConnectedClient(host, INTERNAL),
+                send=lambda parts: None,
+                close=close,
+                unblock=lambda: None,
+            )
         )
         return serving[0]
 
@@ -229,7 +237,10 @@ def test_strangers_take_the_places_of_older_strangers_and_of_nobody_else(door: D
     calling = CallerHandshake(new_credentials(), CALLER, 2)
     sent: list[list[Part]] = []
     node = door.server.connect(
-        "10.0.0.1", send=sent.append, close=lambda: pytest.fail("a node"), unblock=lambda: None
+        ConnectedClient("10.0.0.1", INTERNAL),
+        send=sent.append,
+        close=lambda: pytest.fail("a node"),
+        unblock=lambda: None,
     )
     node.receive(memoryview(b"".join(calling.begin())))  # type: ignore[arg-type]
     proof = calling.receive(frame_of(sent[0]))
@@ -282,7 +293,10 @@ def test_who_only_asks_who_is_there_can_do_nothing_else(door: Door) -> None:
     sent: list[list[Part]] = []
     ended: list[bool] = []
     serving = door.server.connect(
-        "10.0.0.1", send=sent.append, close=lambda: ended.append(True), unblock=lambda: None
+        ConnectedClient("10.0.0.1", INTERNAL),
+        send=sent.append,
+        close=lambda: ended.append(True),
+        unblock=lambda: None,
     )
     serving.receive(memoryview(b"".join(calling.begin())))  # type: ignore[arg-type]
     proof = calling.receive(frame_of(sent[0]))

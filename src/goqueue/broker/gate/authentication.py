@@ -1,0 +1,153 @@
+"""Establishes who a client is.
+
+A front end starts with the session of a new connection, which is anonymous or that of a client
+certificate. When the client sends credentials, it gets a session with a principal, and uses that
+from then on. Failures are counted, and a client that fails too often has to wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from goqueue.loop.promise import Promise, promised
+from goqueue.model.credentials import KeyKind, ScramMechanism
+from goqueue.model.errors import AuthenticationFailed, TooManyFailures
+from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
+from goqueue.tenancy import keys
+from goqueue.tenancy.failures import Failures
+from goqueue.tenancy.scram import NONCE_BYTES, ScramConversation
+
+if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
+
+BASIC = "password"
+BEARER = "bearer"
+SIGNATURE = "signature"
+
+
+class Signer(NamedTuple):
+    """The holder of an access key: the secret its requests are signed with, and its session."""
+
+    secret: str
+    session: Session
+
+
+class Authentication:
+    """Turns credentials into sessions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._clock = broker.clock
+        self._random = broker.random
+        self._identities = broker.identities
+        self._failures = Failures()
+
+    def session(self, client: ConnectedClient) -> Session:
+        """Return the session of a new connection."""
+        return Session(client.rules.name, client_host=client.host)
+
+    def password(self, session: Session, name: str, password: str) -> Promise[Session]:
+        """Check a user and its password, or the id of an API key and the key."""
+        return promised(self._password(session, name, password))
+
+    async def _password(self, session: Session, name: str, password: str) -> Session:
+        if password.startswith(keys.API_PREFIX):
+            return self.api_key(session, password)
+        self._check_wait(session, name)
+        if not await self._identities.check_password(name, password):
+            self._failed(session, name)
+        return self._succeeded(session, name, BASIC)
+
+    def bearer(self, session: Session, token: str) -> Promise[Session]:
+        """Check a bearer token: an API key."""
+        return promised(self._bearer(session, token))
+
+    async def _bearer(self, session: Session, token: str) -> Session:
+        return self.api_key(session, token)
+
+    def api_key(self, session: Session, text: str) -> Session:
+        """Check an API key; raise unless it is valid."""
+        given = keys.read_api_key(text)
+        name = "" if given is None else given.id
+        self._check_wait(session, name)
+        key = None if given is None else self._identities.key(given.id, KeyKind.API)
+        if given is None or key is None or not keys.is_secret(key, given.secret):
+            self._failed(session, name)
+        assert key is not None
+        return self._succeeded(session, key.user, BEARER, expires_ms=key.expires_ms)
+
+    def scram(self, session: Session, mechanism: ScramMechanism) -> ScramLogin:
+        """Begin a conversation in which the client proves that it knows a password."""
+        return ScramLogin(self, session, self._conversation(mechanism))
+
+    def _conversation(self, mechanism: ScramMechanism) -> ScramConversation:
+        return ScramConversation(
+            mechanism,
+            lambda user: self._identities.verifier(user, mechanism),
+            nonce=self._random.randbytes(NONCE_BYTES),
+            salt_secret=self._identities.made_up_salt_secret(),
+        )
+
+    def signer(self, session: Session, key_id: str) -> Signer | None:
+        """Return who signs with an access key; None if it is not valid. Verify, then `signed`."""
+        key = self._identities.key(key_id, KeyKind.ACCESS)
+        secret = self._identities.access_secret(key_id)
+        if key is None or secret is None:
+            return None
+        return Signer(secret, self._session_of(session, key.user, SIGNATURE, key.expires_ms))
+
+    # Failures
+
+    def _check_wait(self, session: Session, name: str) -> None:
+        now_ms = self._clock.now_ms()
+        wait_ms = self._failures.wait_ms(session.client_host, name, now_ms=now_ms)
+        if wait_ms:
+            raise TooManyFailures(wait_ms)
+
+    def _failed(self, session: Session, name: str) -> None:
+        self._failures.failed(session.client_host, name, now_ms=self._clock.now_ms())
+        raise AuthenticationFailed
+
+    def _succeeded(
+        self, session: Session, user: str, mechanism: str, *, expires_ms: int = NEVER_MS
+    ) -> Session:
+        self._failures.succeeded(session.client_host, user)
+        return self._session_of(session, user, mechanism, expires_ms)
+
+    def _session_of(self, session: Session, user: str, mechanism: str, expires_ms: int) -> Session:
+        known = self._identities.users.get(user)
+        return msgspec.structs.replace(
+            session,
+            principal=principal_of(user),
+            tenant="" if known is None else known.tenant,
+            mechanism=mechanism,
+            expires_ms=expires_ms,
+        )
+
+
+class ScramLogin:
+    """A client that is proving that it knows a password."""
+
+    def __init__(
+        self, owner: Authentication, session: Session, conversation: ScramConversation
+    ) -> None:
+        self._owner = owner
+        self._session = session
+        self._conversation = conversation
+        self._is_begun = False
+        self.session: Session | None = None  # once the client has proved who it is
+
+    def answer(self, message: bytes) -> bytes:
+        """Return the answer to a message of the client; raise if it cannot be who it says."""
+        conversation, owner = self._conversation, self._owner
+        try:
+            answer = conversation.answer(message)
+        except AuthenticationFailed:
+            owner._failed(self._session, conversation.user)
+        if not self._is_begun:
+            self._is_begun = True
+            owner._check_wait(self._session, conversation.user)
+        if conversation.is_done:
+            self.session = owner._succeeded(self._session, conversation.user, conversation.name)
+        return answer

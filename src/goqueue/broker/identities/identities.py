@@ -1,0 +1,268 @@
+"""Users and their credentials: looked up at each authentication, changed through the metadata."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from goqueue.broker.controller.metadata import FactLog, done
+from goqueue.cluster.identity_commands import (
+    DeleteKey,
+    DeleteUser,
+    PutKey,
+    PutSigningSecret,
+    PutUser,
+)
+from goqueue.cluster.identity_facts import KeyFact, UserFact
+from goqueue.config import SecuritySettings
+from goqueue.loop.clock import Clock
+from goqueue.loop.promise import Promise
+from goqueue.model.credentials import Key, KeyKind, ScramMechanism, ScramVerifier
+from goqueue.model.errors import (
+    InvalidCredential,
+    StalePartitionVersion,
+    UnknownUser,
+    UserExists,
+)
+from goqueue.model.session import principal_of
+from goqueue.tenancy import keys, scram
+
+USER_LENGTH_MAX = 255
+PASSWORD_LENGTH_MIN = 8
+PASSWORD_LENGTH_MAX = 1_024
+SIGNING_SECRET_BYTES = 32
+_ATTEMPTS = 5  # to change a user while others change it too
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class NewKey(NamedTuple):
+    """A key that was just made. Its secret is shown this once."""
+
+    key: Key
+    secret: str
+
+
+class Identities:
+    """The users of a cluster, their passwords and their keys."""
+
+    def __init__(
+        self, clock: Clock, log: FactLog, random: Random, settings: SecuritySettings
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._random = random
+        self._settings = settings
+        name = settings.initial_admin[0]
+        admin = (principal_of(name),) if name else ()
+        self.super_users = frozenset((*settings.super_users, *admin))
+
+    # Lookup
+
+    @property
+    def users(self) -> Mapping[str, UserFact]:
+        return self._log.metadata.users
+
+    @property
+    def keys(self) -> Mapping[str, KeyFact]:
+        return self._log.metadata.keys
+
+    def user(self, name: str) -> UserFact:
+        known = self.users.get(name)
+        if known is None:
+            raise UnknownUser(name)
+        return known
+
+    def verifier(self, name: str, mechanism: ScramMechanism) -> ScramVerifier | None:
+        """Return what verifies the password of a user; None if it has none, or is disabled."""
+        known = self.users.get(name)
+        if known is None or known.is_disabled:
+            return None
+        return next((one for one in known.verifiers if one.mechanism is mechanism), None)
+
+    def key(self, key_id: str, kind: KeyKind) -> Key | None:
+        """Return a key that may be used now."""
+        fact = self.keys.get(key_id)
+        if fact is None or fact.value.kind is not kind:
+            return None
+        owner = self.users.get(fact.value.user)
+        is_usable = owner is not None and not owner.is_disabled
+        is_usable = is_usable and not fact.value.is_expired(self._clock.wall_ms())
+        return fact.value if is_usable else None
+
+    def access_secret(self, key_id: str) -> str | None:
+        """Return the secret with which requests in the name of this key are signed."""
+        signing = self._log.metadata.signing_secret
+        if signing is None or self.key(key_id, KeyKind.ACCESS) is None:
+            return None
+        return keys.access_secret(signing.value, key_id)
+
+    def made_up_salt_secret(self) -> bytes:
+        """Return what the salts of users that do not exist are derived from, on every node."""
+        cluster = self._log.metadata.signing_secret
+        return b"salt" if cluster is None else cluster.value
+
+    # Changing users
+
+    async def create_user(self, name: str, password: str | None, *, tenant: str = "") -> UserFact:
+        """Create a user; without a password it can only use keys, certificates and tokens."""
+        _check_name(name)
+        if name in self.users:
+            raise UserExists(name)
+        verifiers = () if password is None else await self._derive(password)
+        fact = UserFact(name, self._clock.wall_ms(), verifiers, tenant, version=1)
+        await done(self._log.request(PutUser(fact)))
+        return fact
+
+    async def set_password(self, name: str, password: str) -> None:
+        """Replace the password of a user; open connections stay."""
+        self.user(name)
+        verifiers = await self._derive(password)
+        await self._change(name, lambda user: {"verifiers": verifiers})
+
+    async def set_verifiers(
+        self,
+        name: str,
+        changed: Sequence[ScramVerifier],
+        removed: Sequence[ScramMechanism] = (),
+        *,
+        may_create: bool = False,
+    ) -> None:
+        """Change the verifiers of some mechanisms; with `may_create`, of a new user too."""
+        _check_name(name)
+        if may_create and name not in self.users:
+            fact = UserFact(name, self._clock.wall_ms(), tuple(changed), version=1)
+            await done(self._log.request(PutUser(fact)))
+            return
+        gone = {*removed, *(one.mechanism for one in changed)}
+
+        def change(user: UserFact) -> dict[str, Any]:
+            kept = [one for one in user.verifiers if one.mechanism not in gone]
+            return {"verifiers": (*kept, *changed)}
+
+        await self._change(name, change)
+
+    async def disable_user(self, name: str, *, is_disabled: bool) -> None:
+        """Refuse, or accept again, all credentials of a user."""
+        await self._change(name, lambda user: {"is_disabled": is_disabled})
+
+    async def delete_user(self, name: str) -> None:
+        await done(self._log.request(DeleteUser(name)))
+
+    async def _change(self, name: str, change: Callable[[UserFact], dict[str, Any]]) -> None:
+        """Change a user, again if another request has changed it in the meantime."""
+        for attempt in range(_ATTEMPTS):
+            known = self.user(name)
+            fact = msgspec.structs.replace(known, version=known.version + 1, **change(known))
+            try:
+                await done(self._log.request(PutUser(fact)))
+            except StalePartitionVersion:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    # Keys
+
+    async def create_key(
+        self, user: str, kind: KeyKind, *, expires_ms: int = 0, description: str = ""
+    ) -> NewKey:
+        """Make a key for a user."""
+        self.user(user)
+        digest = b""
+        if kind is KeyKind.API:
+            random = self._random.randbytes(keys.ID_BYTES + keys.SECRET_BYTES)
+            key_id, secret, digest = keys.new_api_key(random)
+        else:
+            key_id = keys.new_access_key_id(self._random.randbytes(keys.ID_BYTES))
+            secret = keys.access_secret(await self._signing_secret(), key_id)
+        key = Key(
+            id=key_id,
+            kind=kind,
+            user=user,
+            digest=digest,
+            created_ms=self._clock.wall_ms(),
+            expires_ms=expires_ms,
+            description=description,
+        )
+        await done(self._log.request(PutKey(KeyFact(key))))
+        return NewKey(key, secret)
+
+    async def delete_key(self, key_id: str) -> None:
+        await done(self._log.request(DeleteKey(key_id)))
+
+    async def _signing_secret(self) -> bytes:
+        if self._log.metadata.signing_secret is None:
+            made = self._random.randbytes(SIGNING_SECRET_BYTES)
+            await done(self._log.request(PutSigningSecret(made)))
+        known = self._log.metadata.signing_secret
+        assert known is not None
+        return known.value
+
+    # The first user
+
+    async def create_initial_admin(self) -> None:
+        """Create the administrator of the settings, if the cluster has no users yet."""
+        name, password = self._settings.initial_admin
+        if not name or self.users:
+            return
+        await self._signing_secret()
+        try:
+            await self.create_user(name, password)
+        except UserExists:
+            return  # Another node was faster.
+        _log.info("created the administrator %r", name)
+
+    # Passwords
+
+    async def _derive(self, password: str) -> tuple[ScramVerifier, ...]:
+        """Derive the verifiers of a password, in a thread."""
+        if not PASSWORD_LENGTH_MIN <= len(password) <= PASSWORD_LENGTH_MAX:
+            raise InvalidCredential(
+                f"A password has {PASSWORD_LENGTH_MIN} to {PASSWORD_LENGTH_MAX} characters."
+            )
+        salts = [self._random.randbytes(scram.SALT_BYTES) for _ in ScramMechanism]
+        return await self._in_thread(
+            lambda: tuple(
+                scram.make_verifier(one, password, salt)
+                for one, salt in zip(ScramMechanism, salts, strict=True)
+            )
+        )
+
+    def check_password(self, name: str, password: str) -> Promise[bool]:
+        """Check a password in a thread; an unknown user takes as long as a known one."""
+        verifier = self.verifier(name, ScramMechanism.SHA_256) or self.verifier(
+            name, ScramMechanism.SHA_512
+        )
+        if verifier is None:
+            return self._in_thread(partial(_check_nothing, password))
+        return self._in_thread(partial(scram.is_password, verifier, password))
+
+    def _in_thread(self, work: Callable[[], T]) -> Promise[T]:
+        promise: Promise[T] = Promise()
+        self._clock.run_blocking(work, promise.settle)
+        return promise
+
+
+_NO_VERIFIER = ScramVerifier(ScramMechanism.SHA_256, b"no such user", 4_096, b"", b"")
+
+
+def _check_nothing(password: str) -> bool:
+    scram.is_password(_NO_VERIFIER, password)
+    return False
+
+
+def _check_name(name: str) -> None:
+    is_plain = name.isprintable() and name.strip() == name and not any(c in name for c in "/,:")
+    if not 1 <= len(name) <= USER_LENGTH_MAX or not is_plain or name == "ANONYMOUS":
+        raise InvalidCredential(
+            f"{name[:60]!r} cannot be a user name: it needs 1 to {USER_LENGTH_MAX} printable "
+            "characters without `/`, `,`, `:` and spaces at the ends, and is not ANONYMOUS."
+        )

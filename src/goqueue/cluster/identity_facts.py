@@ -1,0 +1,95 @@
+"""The metadata entries about users and their rights."""
+
+from __future__ import annotations
+
+import msgspec
+
+from goqueue.model.access import Acl
+from goqueue.model.bounds import Milliseconds, Name, Version
+from goqueue.model.credentials import Key, ScramVerifier
+
+USER_PREFIX = b"user/"
+KEY_PREFIX = b"key/"
+ACL_PREFIX = b"acl/"
+ROLE_PREFIX = b"role/"
+QUOTA_PREFIX = b"quota/"
+SIGNING_SECRET_KEY = b"signing-secret"
+
+_encode_key = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class UserFact(msgspec.Struct, frozen=True, tag="user", omit_defaults=True):
+    """A user and the verifiers of its password, one for each mechanism."""
+
+    name: Name
+    created_ms: Milliseconds
+    verifiers: tuple[ScramVerifier, ...] = ()
+    tenant: Name = ""
+    is_disabled: bool = False
+    version: Version = 0  # one more than that of the entry it replaces
+
+    @property
+    def key(self) -> bytes:
+        return USER_PREFIX + self.name.encode()
+
+
+class KeyFact(msgspec.Struct, frozen=True, tag="key"):
+    """An API key or access key."""
+
+    value: Key
+
+    @property
+    def key(self) -> bytes:
+        return KEY_PREFIX + self.value.id.encode()
+
+
+class AclFact(msgspec.Struct, frozen=True, tag="acl"):
+    """One rule of access control."""
+
+    value: Acl
+
+    @property
+    def key(self) -> bytes:
+        return ACL_PREFIX + _encode_key(self.value)
+
+
+class RoleFact(msgspec.Struct, frozen=True, tag="role"):
+    """A role: the principals that have it. Its rules are those whose principal is `Role:name`."""
+
+    name: Name
+    members: tuple[Name, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        return ROLE_PREFIX + self.name.encode()
+
+
+class QuotaFact(msgspec.Struct, frozen=True, tag="quota"):
+    """The limits of an entity: the values of some of `user`, `client-id`, `ip` and `tenant`.
+
+    An empty value is the default of its kind: for all that have no limits of their own.
+    """
+
+    entity: tuple[tuple[Name, Name], ...]  # sorted
+    limits: dict[str, float]
+
+    @property
+    def key(self) -> bytes:
+        return quota_key(self.entity)
+
+
+class SigningSecretFact(msgspec.Struct, frozen=True, tag="signing_secret"):
+    """The secret from which the secrets of access keys are derived. It is made once."""
+
+    value: bytes
+
+    @property
+    def key(self) -> bytes:
+        return SIGNING_SECRET_KEY
+
+
+IdentityFact = UserFact | KeyFact | AclFact | RoleFact | QuotaFact | SigningSecretFact
+
+
+def quota_key(entity: tuple[tuple[str, str], ...]) -> bytes:
+    return QUOTA_PREFIX + _encode_key(entity)

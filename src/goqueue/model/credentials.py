@@ -1,0 +1,59 @@
+"""Credentials as they are stored: enough to check a secret, not enough to be one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.model.bounds import Milliseconds, Name
+
+ITERATIONS_MIN = 4_096  # the bounds of Kafka
+ITERATIONS_MAX = 16_384
+Iterations = Annotated[int, Meta(ge=ITERATIONS_MIN, le=ITERATIONS_MAX)]
+_Digest = Annotated[bytes, Meta(max_length=64)]
+
+
+class ScramMechanism(StrEnum):
+    """The hash with which a password is salted and verified."""
+
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+    @property
+    def hash_name(self) -> str:
+        return "sha256" if self is ScramMechanism.SHA_256 else "sha512"
+
+
+class ScramVerifier(msgspec.Struct, frozen=True):
+    """Verifies a password, or a client that proves to know it (RFC 5802)."""
+
+    mechanism: ScramMechanism
+    salt: Annotated[bytes, Meta(max_length=256)]
+    iterations: Iterations
+    stored_key: _Digest
+    server_key: _Digest
+
+
+class KeyKind(StrEnum):
+    """How a client uses a key: it sends the secret, or signs requests with it."""
+
+    API = "api"
+    ACCESS = "access"  # Signature Version 4; its secret is derived, not stored
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A key of a user, without its secret."""
+
+    id: Name
+    kind: KeyKind
+    user: Name
+    digest: _Digest = b""  # SHA-256 of the secret of an API key, which is random, so no salt
+    created_ms: Milliseconds
+    expires_ms: Milliseconds = 0  # 0 is never
+    description: Name = ""
+
+    def is_expired(self, now_ms: int) -> bool:
+        return bool(self.expires_ms) and now_ms >= self.expires_ms
