@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from goqueue.model.access import Action, Resource
 from goqueue.model.names import TopicPartition
-from goqueue.model.observer import Observer, Outcome, Range
+from goqueue.model.observer import ObservedOperation, Observer, Outcome, Range
 from goqueue.model.session import Session
 
 Place = tuple[str, int, int]  # topic, partition, offset
@@ -77,10 +78,17 @@ class CountingObserver(Observer):
         self.cancelled_at.update(places(log, ranges))
 
     def called(
-        self, session: Session, operation: str, error: Exception | None, duration_ms: int
+        self,
+        session: Session,
+        operation: ObservedOperation,
+        arguments: Mapping[str, Any],
+        error: Exception | None,
+        duration_ms: int,
     ) -> None:
         assert duration_ms >= 0
-        self.calls.append((session.principal, operation, "" if error is None else str(error)))
+        self.calls.append((session.principal, operation.name, "" if error is None else str(error)))
 
-    def denied(self, session: Session, action: Action, resource: Resource) -> None:
+    def denied(
+        self, session: Session, action: Action, resource: Resource, *, operation: str
+    ) -> None:
         self.denials.append((action, resource))

@@ -77,7 +77,7 @@ from goqueue.model.names import (
     SCHEMAS_TOPIC,
     TRANSACTION_TOPIC,
 )
-from goqueue.model.observer import Observer
+from goqueue.model.observer import MESSAGE_EVENTS, Observer, interested
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 
@@ -108,7 +108,8 @@ class Broker:
         release_reserve(disk, settings.storage)
         self._own_cluster_id = cluster_id_of(disk, settings.node, new_id=self.new_id)
         self._keep_topics(addresses)
-        self.topics.observer = observer
+        self.observer = observer
+        self.topics.observer = interested(observer, MESSAGE_EVENTS)
         self._find_leaders()
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)

@@ -2,16 +2,20 @@
 
 The core reports to an observer without knowledge of its purpose: metrics, journeys and the audit
 log are observers. Events of messages are reported per range of offsets, never per message, once, by
-the leader of the partition or the owner of the group, when they are committed. Without an observer
-the cost is one comparison.
+the leader of the partition or the owner of the group, when they are committed. Calls are reported
+by the node that received them, except that a denial is reported by the node that denied.
+
+A node has one observer, which may consist of several. Each part of a node gets it only if it
+overrides an event of that part; without one the cost is one comparison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Any, Protocol
 
-from goqueue.model.access import Action, Resource
+from goqueue.model.access import Access, Action, Resource
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import Session
 
@@ -28,8 +32,29 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"  # the record no longer exists, or cannot be read
 
 
+class ObservedOperation(Protocol):
+    """An operation of a broker, as observers see it."""
+
+    @property
+    def name(self) -> str:
+        """Its area and its method, such as `topics.create`."""
+
+    @property
+    def action(self) -> Action: ...
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it administers something, rather than reads, or moves messages."""
+
+    def accesses(self, arguments: Mapping[str, Any]) -> Iterable[Access]:
+        """Return the resources that a call with these arguments accesses."""
+
+
 class Observer:
     """Ignores everything; an observer overrides the events it needs."""
+
+    # Whether it is called for operations that change nothing but messages, and for queries.
+    observes_traffic: bool = True
 
     # Partitions
 
@@ -73,9 +98,100 @@ class Observer:
     # Calls
 
     def called(
-        self, session: Session, operation: str, error: Exception | None, duration_ms: int
+        self,
+        session: Session,
+        operation: ObservedOperation,
+        arguments: Mapping[str, Any],
+        error: Exception | None,
+        duration_ms: int,
     ) -> None:
-        """An operation has completed."""
+        """An operation has completed. A denial was reported before, by `denied`."""
 
-    def denied(self, session: Session, action: Action, resource: Resource) -> None:
-        """A session was denied an action."""
+    def queried(
+        self, session: Session, operation: ObservedOperation, arguments: Mapping[str, Any]
+    ) -> None:
+        """A query was allowed; it is answered at once, from local state."""
+
+    def opened(self, session: Session, action: Action, resource: Resource) -> None:
+        """A session has begun to write to a partition of a topic, or to read from it."""
+
+    def created(self, session: Session, resource: Resource, error: Exception | None) -> None:
+        """A call has created something that it needed, such as a topic, or failed to."""
+
+    def denied(
+        self, session: Session, action: Action, resource: Resource, *, operation: str
+    ) -> None:
+        """A session was denied an action. The operation may be that of the area only."""
+
+    def authenticated(
+        self, session: Session, user: str, *, mechanism: str, error: Exception | None
+    ) -> None:
+        """A client has sent credentials of a user, and was accepted or not.
+
+        The user is what the client says; it may be anything, or empty. The session is the one
+        before.
+        """
+
+    # The node
+
+    def started(self, node: int) -> None:
+        """The node has opened its data, and begins to serve."""
+
+    def stopping(self, node: int) -> None:
+        """The node is being stopped; it accepts no more calls."""
+
+
+MESSAGE_EVENTS = (
+    "stored",
+    "replicated",
+    "delivered",
+    "settled",
+    "dead_lettered",
+    "redriven",
+    "scheduled",
+    "released",
+    "cancelled",
+)
+CALL_EVENTS = ("called", "queried", "opened", "created", "denied", "authenticated")
+NODE_EVENTS = ("started", "stopping")
+
+
+class Observers(Observer):
+    """Passes every event to those observers that override it."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observes_traffic = any(one.observes_traffic for one in observers)
+        for event in (*MESSAGE_EVENTS, *CALL_EVENTS, *NODE_EVENTS):
+            interested = [one for one in observers if overrides(one, (event,))]
+            if interested:
+                setattr(self, event, _each([getattr(one, event) for one in interested]))
+
+
+def _each(events: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    if len(events) == 1:
+        return events[0]
+
+    def report(*args: Any, **named: Any) -> None:
+        for event in events:
+            event(*args, **named)
+
+    return report
+
+
+def together(observers: Iterable[Observer | None]) -> Observer | None:
+    """Return one observer that stands for several; None if there is none."""
+    present = [one for one in observers if one is not None]
+    return Observers(present) if len(present) > 1 else next(iter(present), None)
+
+
+def overrides(observer: Observer, events: Iterable[str]) -> bool:
+    """Whether an observer does anything at one of the events."""
+    return any(
+        event in vars(observer) or getattr(type(observer), event) is not getattr(Observer, event)
+        for event in events
+    )
+
+
+def interested(observer: Observer | None, events: Iterable[str]) -> Observer | None:
+    """Return the observer if it does anything at one of the events."""
+    return observer if observer is not None and overrides(observer, events) else None

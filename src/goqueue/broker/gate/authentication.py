@@ -7,13 +7,14 @@ from then on. Failures are counted, and a client that fails too often has to wai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.credentials import KeyKind, ScramMechanism
-from goqueue.model.errors import AuthenticationFailed, TooManyFailures
+from goqueue.model.errors import AuthenticationFailed, GoQueueError, TooManyFailures
+from goqueue.model.observer import interested
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
 from goqueue.tenancy import keys
 from goqueue.tenancy.failures import Failures
@@ -42,6 +43,7 @@ class Authentication:
         self._random = broker.random
         self._identities = broker.identities
         self._failures = Failures()
+        self._observer = interested(broker.observer, ("authenticated",))
 
     def session(self, client: ConnectedClient) -> Session:
         """Return the session of a new connection."""
@@ -54,9 +56,9 @@ class Authentication:
     async def _password(self, session: Session, name: str, password: str) -> Session:
         if password.startswith(keys.API_PREFIX):
             return self.api_key(session, password)
-        self._check_wait(session, name)
+        self._check_wait(session, name, BASIC)
         if not await self._identities.check_password(name, password):
-            self._failed(session, name)
+            self._failed(session, name, BASIC)
         return self._succeeded(session, name, BASIC)
 
     def bearer(self, session: Session, token: str) -> Promise[Session]:
@@ -70,10 +72,10 @@ class Authentication:
         """Check an API key; raise unless it is valid."""
         given = keys.read_api_key(text)
         name = "" if given is None else given.id
-        self._check_wait(session, name)
+        self._check_wait(session, name, BEARER)
         key = None if given is None else self._identities.key(given.id, KeyKind.API)
         if given is None or key is None or not keys.is_secret(key, given.secret):
-            self._failed(session, name)
+            self._failed(session, name, BEARER)
         assert key is not None
         return self._succeeded(session, key.user, BEARER, expires_ms=key.expires_ms)
 
@@ -99,20 +101,27 @@ class Authentication:
 
     # Failures
 
-    def _check_wait(self, session: Session, name: str) -> None:
+    def _check_wait(self, session: Session, name: str, mechanism: str) -> None:
         now_ms = self._clock.now_ms()
         wait_ms = self._failures.wait_ms(session.client_host, name, now_ms=now_ms)
         if wait_ms:
-            raise TooManyFailures(wait_ms)
+            self._refuse(session, name, mechanism, TooManyFailures(wait_ms))
 
-    def _failed(self, session: Session, name: str) -> None:
+    def _failed(self, session: Session, name: str, mechanism: str) -> NoReturn:
         self._failures.failed(session.client_host, name, now_ms=self._clock.now_ms())
-        raise AuthenticationFailed
+        self._refuse(session, name, mechanism, AuthenticationFailed())
+
+    def _refuse(self, session: Session, name: str, mechanism: str, error: GoQueueError) -> NoReturn:
+        if self._observer is not None:
+            self._observer.authenticated(session, name, mechanism=mechanism, error=error)
+        raise error
 
     def _succeeded(
         self, session: Session, user: str, mechanism: str, *, expires_ms: int = NEVER_MS
     ) -> Session:
         self._failures.succeeded(session.client_host, user)
+        if self._observer is not None:
+            self._observer.authenticated(session, user, mechanism=mechanism, error=None)
         return self._session_of(session, user, mechanism, expires_ms)
 
     def _session_of(self, session: Session, user: str, mechanism: str, expires_ms: int) -> Session:
@@ -144,10 +153,10 @@ class ScramLogin:
         try:
             answer = conversation.answer(message)
         except AuthenticationFailed:
-            owner._failed(self._session, conversation.user)
+            owner._failed(self._session, conversation.user, conversation.name)
         if not self._is_begun:
             self._is_begun = True
-            owner._check_wait(self._session, conversation.user)
+            owner._check_wait(self._session, conversation.user, conversation.name)
         if conversation.is_done:
             self.session = owner._succeeded(self._session, conversation.user, conversation.name)
         return answer

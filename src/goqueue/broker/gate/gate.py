@@ -93,7 +93,9 @@ class Gate:
         identity = (session.principal, session.tenant, session.client_host)
         known = self._grants.get(identity)
         if known is None:
-            known = self._grants[identity] = Grants(self._broker, self._authoriser, session)
+            known = self._grants[identity] = Grants(
+                self._broker, self._authoriser, session, self._dispatcher.traffic_observer
+            )
         return known
 
     def _clear_grants(self) -> None:

@@ -17,6 +17,7 @@ from goqueue.broker.transactions.joining import Joining
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError
+from goqueue.model.observer import Observer
 from goqueue.model.runs import Piece
 from goqueue.model.session import Session
 from goqueue.partition import Appended, Partition
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Grants", "Reader", "RunLimits", "Stored", "Wanted", "Writer"]
 
 TopicRef = str | bytes  # a name or an id
+
+PARTITIONS = "partitions"  # stands for the hot paths where operations are named
 Done = Callable[[GoQueueError | None], None]
 
 
@@ -53,15 +56,23 @@ class Grants:
         "__weakref__",
         "_authoriser",
         "_broker",
+        "_observer",
         "_readers",
         "_session",
         "_writers",
         "routes",
     )
 
-    def __init__(self, broker: Broker, authoriser: Authoriser, session: Session) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        authoriser: Authoriser,
+        session: Session,
+        observer: Observer | None = None,
+    ) -> None:
         self._broker = broker
         self._authoriser = authoriser
+        self._observer = observer  # of traffic
         self._session = session
         self._writers: dict[tuple[TopicRef, int], Writer] = {}
         self._readers: dict[tuple[TopicRef, int], Reader] = {}
@@ -110,15 +121,21 @@ class Grants:
         self.routes.clear()
 
     def _find(self, action: Action, topic: TopicRef, number: int) -> tuple[Broker, Topic, int]:
-        broker, check = self._broker, self._authoriser.check
+        broker = self._broker
         if isinstance(topic, str):
-            check(self._session, action, Resource(ResourceKind.TOPIC, topic))
+            self._check(action, topic)
             found = broker.topics.get(topic)
         else:
             found = broker.topics.get_by_id(topic)
-            check(self._session, action, Resource(ResourceKind.TOPIC, found.name))
+            self._check(action, found.name)
         found.partition(number)
+        if self._observer is not None:
+            self._observer.opened(self._session, action, Resource(ResourceKind.TOPIC, found.name))
         return broker, found, number
+
+    def _check(self, action: Action, topic: str) -> None:
+        resource = Resource(ResourceKind.TOPIC, topic)
+        self._authoriser.check(self._session, action, resource, operation=PARTITIONS)
 
 
 class _Place:

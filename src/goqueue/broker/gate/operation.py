@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, GoQueueError
-from goqueue.model.observer import Observer
+from goqueue.model.observer import CALL_EVENTS, Observer, interested
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.gate.forwarding import Forwarder
+    from goqueue.broker.topics.topics import Topic
 
 NO_OWNER = -1
 
@@ -57,13 +58,21 @@ class Operation:
     merge: Merge | None = None
     is_reading: bool = False  # changes nothing, so it may be repeated when a response is lost
     is_immediate: bool = False  # answered at once, from local state
+    is_change: bool = False  # administers something, rather than reads, or moves messages
 
     @property
     def is_routed(self) -> bool:
         return self.owner is not None or self.merge is not None
 
+    def accesses(self, arguments: Arguments) -> Iterable[Access]:
+        """Return the resources of a call with these arguments, each with its action."""
+        for touched in self.resources(arguments):
+            yield touched if isinstance(touched, Access) else Access(self.action, touched)
+
 
 OPERATIONS: dict[str, Operation] = {}
+
+_CHANGES = frozenset({Action.CREATE, Action.DELETE, Action.ALTER, Action.ALTER_CONFIGS})
 
 
 # The steps of a call
@@ -80,7 +89,7 @@ class Authoriser:
 
     def __init__(self, observer: Observer | None) -> None:
         self.policy: Policy | None = None  # None: everything is allowed
-        self._observer = observer
+        self._observer = interested(observer, ("denied",))
         self._on_change: list[Callable[[], None]] = []
 
     def replace(self, policy: Policy | None) -> None:
@@ -95,17 +104,16 @@ class Authoriser:
 
     def authorise(self, session: Session, operation: Operation, arguments: Arguments) -> None:
         """Raise unless the session may access every resource of the operation."""
-        for touched in operation.resources(arguments):
-            if isinstance(touched, Access):
-                self.check(session, *touched)
-            else:
-                self.check(session, operation.action, touched)
+        for action, resource in operation.accesses(arguments):
+            self.check(session, action, resource, operation=operation.name)
 
-    def check(self, session: Session, action: Action, resource: Resource) -> None:
+    def check(
+        self, session: Session, action: Action, resource: Resource, *, operation: str = ""
+    ) -> None:
         """Raise unless the session may perform the action on the resource."""
         if not self.allows(session, action, resource):
             if self._observer is not None:
-                self._observer.denied(session, action, resource)
+                self._observer.denied(session, action, resource, operation=operation)
             raise AccessDenied(session.principal, action, resource)
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool:
@@ -120,7 +128,9 @@ class Dispatcher:
         self.authoriser = authoriser
         self.areas: dict[str, Area] = {}
         self.forwarder: Forwarder | None = None  # None: everything is performed here
-        self._observer = broker.topics.observer
+        self.observer = interested(broker.observer, CALL_EVENTS)
+        observes_traffic = self.observer is not None and self.observer.observes_traffic
+        self.traffic_observer = self.observer if observes_traffic else None
 
     def call(
         self, session: Session, operation: Operation, area: Area, arguments: Arguments
@@ -131,9 +141,10 @@ class Dispatcher:
                 self.authoriser.authorise(session, operation, arguments)
             except GoQueueError as error:
                 return _rejected(error)
-        if self._observer is None:
+        observer = self.observer if operation.is_change else self.traffic_observer
+        if observer is None:
             return self.answer(session, operation, area, arguments)
-        return self._observed(self._observer, session, operation, area, arguments)
+        return self._observed(observer, session, operation, area, arguments)
 
     def answer(
         self, session: Session, operation: Operation, area: Area, arguments: Arguments
@@ -162,7 +173,9 @@ class Dispatcher:
         began_ms = now_ms()
         answer = self.answer(session, operation, area, arguments)
         answer.then(
-            lambda _, error: observer.called(session, operation.name, error, now_ms() - began_ms)
+            lambda _, error: observer.called(
+                session, operation, arguments, error, now_ms() - began_ms
+            )
         )
         return answer
 
@@ -197,11 +210,26 @@ class Area:
         self._broker = dispatcher.broker
         self._dispatcher = dispatcher
         self._authoriser = dispatcher.authoriser
-        dispatcher.areas[area_name(type(self).__name__)] = self
+        self._traffic_observer = dispatcher.traffic_observer
+        self._name = area_name(type(self).__name__)
+        dispatcher.areas[self._name] = self
 
     def _check(self, session: Session, action: Action, resource: Resource) -> None:
         """Raise unless a session may access a resource that only the owner can determine."""
-        self._authoriser.check(session, action, resource)
+        self._authoriser.check(session, action, resource, operation=self._name)
+
+    async def _create_topic(
+        self, session: Session, topic: str, *, may_create: bool = True
+    ) -> Topic:
+        """Create a topic that a session is about to use, if settings and its rights allow."""
+        if may_create:
+            self._check_create(session, topic)
+        observer = self._dispatcher.observer
+        created = promised(self._broker.auto_creation.create(topic, may_create=may_create))
+        if observer is not None:
+            resource = Resource(ResourceKind.TOPIC, topic)
+            created.then(lambda _, error: observer.created(session, resource, error))
+        return await created
 
     def _check_create(self, session: Session, topic: str) -> None:
         """Raise unless a session may create a topic, by its name or in the whole cluster."""
@@ -218,16 +246,25 @@ def operation(
     owner: Owner | None = None,
     merge: Merge | None = None,
     is_reading: bool = False,
+    is_change: bool | None = None,
 ) -> Callable[
     [Callable[Concatenate[A, Session, P], Awaitable[R]]],
     Callable[Concatenate[A, Session, P], Promise[R]],
 ]:
-    """Declare an asynchronous operation, answered here or by another node."""
+    """Declare an asynchronous operation, answered here or by another node.
+
+    Whether it `is_change` follows from the action, unless it is given: most operations that read
+    or write messages are not, but some of them discard or move many at once.
+    """
+    if is_change is None:
+        is_change = action in _CHANGES and not is_reading
 
     def declare(
         method: Callable[Concatenate[A, Session, P], Awaitable[R]],
     ) -> Callable[Concatenate[A, Session, P], Promise[R]]:
-        declared = _declare(method, action, resources, owner, merge, is_reading=is_reading)
+        declared = _declare(
+            method, action, resources, owner, merge, is_reading=is_reading, is_change=is_change
+        )
 
         @wraps(method)
         def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> Promise[R]:
@@ -254,6 +291,8 @@ def query(
             assert not args, "arguments of operations have names"
             if area._authoriser.policy is not None:
                 area._authoriser.authorise(session, declared, arguments)
+            if area._traffic_observer is not None:
+                area._traffic_observer.queried(session, declared, arguments)
             return method(area, session, *args, **arguments)
 
         return call
@@ -270,12 +309,13 @@ def _declare(
     *,
     is_reading: bool,
     is_immediate: bool = False,
+    is_change: bool = False,
 ) -> Operation:
     area, _, name = method.__qualname__.rpartition(".")
     full = f"{area_name(area)}.{name}"
     assert full not in OPERATIONS, f"{full} is declared twice"
     declared = Operation(
-        full, action, _all_of(resources), method, owner, merge, is_reading, is_immediate
+        full, action, _all_of(resources), method, owner, merge, is_reading, is_immediate, is_change
     )
     OPERATIONS[full] = declared
     return declared

@@ -45,8 +45,3 @@ class AutoCreation:
             self._clock.call_later(_KNOWN_CHECK_MS, partial(pause.resolve, None))
             await pause
         raise UnknownTopic(name)
-
-    async def ready(self, name: str) -> Topic:
-        """Return a topic to be used; create it if it is missing and settings allow that."""
-        found = self._topics.find(name)
-        return await self.create(name, may_create=True) if found is None else found

@@ -103,7 +103,7 @@ class DeadLettersArea(Area):
 
     # Redrives
 
-    @operation(Action.READ, _dead_letter_topic, owner=_owner)
+    @operation(Action.READ, _dead_letter_topic, owner=_owner, is_change=True)
     async def redrive(
         self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
     ) -> Redrive:
@@ -129,17 +129,17 @@ class DeadLettersArea(Area):
         """Return a job and its progress."""
         return self._broker.redrives.get(topic, redrive_id)
 
-    @operation(Action.WRITE, topic(), owner=_owner)
+    @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
     def pause_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
         """Pause a job after the current step, if there is one."""
         return self._broker.redrives.pause(topic, redrive_id)
 
-    @operation(Action.WRITE, topic(), owner=_owner)
+    @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
     def resume_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
         """Resume a paused job."""
         return self._broker.redrives.resume(topic, redrive_id)
 
-    @operation(Action.WRITE, topic(), owner=_owner)
+    @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
     def cancel_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
         """End a job. What was moved stays moved, the rest stay dead letters."""
         return self._broker.redrives.cancel(topic, redrive_id)

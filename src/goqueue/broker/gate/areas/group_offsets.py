@@ -92,7 +92,7 @@ class GroupOffsetsArea(Area):
         }
         return OffsetErrors({**errors, **deleted.errors})
 
-    @operation(Action.READ, group(), topic(), owner=coordinator)
+    @operation(Action.READ, group(), topic(), owner=coordinator, is_change=True)
     async def reset(
         self,
         session: Session,

@@ -161,7 +161,7 @@ class GroupsArea(Area):
         await self._broker.queues.groups.create(group, values)
         return await self._describe_made(session, group)
 
-    @operation(Action.READ, group(), topics(), owner=coordinator)
+    @operation(Action.READ, group(), topics(), owner=coordinator, is_change=True)
     async def put_stream(
         self, session: Session, *, group: str, topics: TopicNames, start: Start
     ) -> GroupDescription:

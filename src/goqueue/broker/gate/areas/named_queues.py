@@ -261,14 +261,14 @@ class NamedQueuesArea(Area):
         """Count the messages that are ready, in flight and delayed."""
         return await self._broker.queue_counting.count(await self._latest(queue))
 
-    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner, is_change=True)
     async def purge(self, session: Session, *, queue: NamedQueue, pause_ms: int) -> None:
         """Finish everything in a queue; refused within `pause_ms` after the last purge."""
         await self._broker.queue_purging.purge(await self._latest(queue), pause_ms=pause_ms)
 
     # Moves
 
-    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner, is_change=True)
     async def move(
         self, session: Session, *, queue: NamedQueue, target: str, rate_per_s: int | None
     ) -> Move:
@@ -285,7 +285,7 @@ class NamedQueuesArea(Area):
         """Return the moves out of a queue, newest first."""
         return self._broker.named_queue_moves.jobs(await self._latest(queue))
 
-    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
+    @operation(Action.READ, _queue_group, _queue_topic, owner=_owner, is_change=True)
     async def cancel_move(self, session: Session, *, queue: NamedQueue, move_id: str) -> Move:
         """End a move after the current step."""
         return await self._broker.named_queue_moves.cancel(await self._latest(queue), move_id)

@@ -101,14 +101,14 @@ class QueuesArea(Area):
             cancellation=cancellation,
         )
         if self._broker.topics.find(topic) is None:
-            return promised(self._receive_from_new(topic, receive))
+            return promised(self._receive_from_new(session, topic, receive))
         return receive()
 
     async def _receive_from_new(
-        self, topic: str, receive: Callable[[], Promise[Received]]
+        self, session: Session, topic: str, receive: Callable[[], Promise[Received]]
     ) -> Received:
         """Create the topic first, so that no group is created if that fails."""
-        await self._broker.auto_creation.ready(topic)
+        await self._create_topic(session, topic)
         return await receive()
 
     def _receive(
@@ -149,7 +149,7 @@ class QueuesArea(Area):
     ) -> AckedAndReceived:
         """Acknowledge earlier messages, then receive. Messages are returned even if acks fail."""
         if self._broker.topics.find(topic) is None:
-            await self._broker.auto_creation.ready(topic)
+            await self._create_topic(session, topic)
         self._broker.queues.groups.served(group, topic)  # Raise before anything is acknowledged.
         acked = self._broker.queues.ack(group, receipts)
         received = await self._receive(
@@ -197,7 +197,7 @@ class QueuesArea(Area):
 
     # Position
 
-    @operation(Action.READ, group(), topic(), owner=owner_of_group)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group, is_change=True)
     async def rewind(
         self,
         session: Session,
@@ -223,7 +223,7 @@ class QueuesArea(Area):
             for number, one in enumerate(bounds)
         }
 
-    @operation(Action.READ, group(), topic(), owner=owner_of_group)
+    @operation(Action.READ, group(), topic(), owner=owner_of_group, is_change=True)
     def purge(self, session: Session, *, group: str, topic: str) -> Promise[dict[int, int]]:
         """Finish everything stored so far; return where each partition continues."""
         return self._broker.queues.positions.purge(group, topic)

@@ -91,8 +91,7 @@ class RecordsArea(Area):
         waits: bool,
         now_ms: int | None,
     ) -> list[PublishResult]:
-        self._check_create(session, topic)
-        await self._broker.auto_creation.ready(topic)
+        await self._create_topic(session, topic)
         return await self._broker.publish(
             topic, records, partition=partition, waits=waits, now_ms=now_ms
         )
@@ -102,8 +101,7 @@ class RecordsArea(Area):
         """Raise unless records can be published to a topic; create it at its first use."""
         found = self._broker.topics.find(topic)
         if found is None:
-            self._check_create(session, topic)
-            found = await self._broker.auto_creation.ready(topic)
+            found = await self._create_topic(session, topic)
         if found.is_internal:
             raise InternalTopic(topic)
 

@@ -219,7 +219,7 @@ class SchemasArea(Area):
             resolved, request, normalize=normalize, number=number
         )
 
-    @operation(Action.WRITE, subject(), owner=_leader)
+    @operation(Action.WRITE, subject(), owner=_leader, is_change=True)
     async def register(
         self,
         session: Session,

@@ -183,9 +183,7 @@ class TopicsArea(Area):
         found = self._broker.topics.find(topic)
         if found is not None:
             return found
-        if may_create:
-            self._check_create(session, topic)
-        return await self._broker.auto_creation.create(topic, may_create=may_create)
+        return await self._create_topic(session, topic, may_create=may_create)
 
     @operation(Action.CREATE, named_by_owner)
     async def create(

@@ -178,8 +178,7 @@ class TransactionsArea(Area):
         for name in {one.topic for one in messages}:
             try:
                 if self._broker.topics.find(name) is None:
-                    self._check_create(session, name)
-                    await self._broker.auto_creation.ready(name)
+                    await self._create_topic(session, name)
             except GoQueueError as error:
                 places = (place for place in range(count) if place not in unreadable)
                 pairs = zip(places, messages, strict=True)
