@@ -27,6 +27,8 @@ from goqueue.client.errors import (
     BrokerRefused,
     BrokerUnready,
     ConnectionLost,
+    HungUp,
+    TlsFailed,
     Unreachable,
     error_of,
 )
@@ -46,6 +48,7 @@ from goqueue.client.partitioner import murmur2, partition_of_key
 from goqueue.client.positions import Position, PositionKind
 from goqueue.client.producer import Delivery, Producer, ProducerTransaction, Stored
 from goqueue.client.reader import RawBatch, Reader, ReadRecord, start_reading
+from goqueue.client.security import SASL_MECHANISMS, SaslSettings, TlsSettings, sasl_of_api_key
 from goqueue.client.settings import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -67,6 +70,7 @@ __all__ = [
     "ACKS_LEADER",
     "ACKS_NONE",
     "KAFKA_ERRORS",
+    "SASL_MECHANISMS",
     "Address",
     "BrokerRefused",
     "BrokerUnready",
@@ -86,6 +90,7 @@ __all__ = [
     "GroupMember",
     "GroupSummary",
     "Groups",
+    "HungUp",
     "LogClient",
     "LogDir",
     "Node",
@@ -105,7 +110,10 @@ __all__ = [
     "ReadRecord",
     "Reader",
     "ReaderSettings",
+    "SaslSettings",
     "Stored",
+    "TlsFailed",
+    "TlsSettings",
     "TopicDescription",
     "TopicView",
     "Topics",
@@ -119,5 +127,6 @@ __all__ = [
     "partition_of_key",
     "reachable",
     "read_addresses",
+    "sasl_of_api_key",
     "start_reading",
 ]

@@ -16,7 +16,14 @@ from typing import Any, Protocol, TypeVar
 from goqueue.client.addresses import Address, read_addresses
 from goqueue.client.backoff import Backoff
 from goqueue.client.connection import Codec, Connection, Pending
-from goqueue.client.errors import BrokerUnready, ConnectionLost, ErrorContext, Unreachable, check
+from goqueue.client.errors import (
+    BrokerUnready,
+    ConnectionLost,
+    ErrorContext,
+    HungUp,
+    Unreachable,
+    check,
+)
 from goqueue.client.settings import ClientSettings
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -212,7 +219,6 @@ class Cluster:
         if link is None or not link.is_open:
             link = self._connect(address, self.settings)
             self._links[address] = link
-            self._was_reached = True
         return link
 
     def call_any(
@@ -226,9 +232,12 @@ class Cluster:
         failure: GoQueueError | None = None
         for address in self._candidates(first):
             try:
-                return self.link(address).call(codec, request)
+                response = self.link(address).call(codec, request)
             except (Unreachable, ConnectionLost, RequestTimedOut) as error:
                 failure = failure or error
+            else:
+                self._was_reached = True
+                return response
         assert failure is not None, "there is always a bootstrap address"
         raise failure
 
@@ -287,8 +296,9 @@ class Cluster:
         self, error: GoQueueError, final: tuple[type[GoQueueError], ...] = ()
     ) -> bool:
         """Whether the same call may succeed later."""
-        # A broker that never responded is more likely a wrong address than a restart.
-        is_wrong_address = isinstance(error, Unreachable) and not self._was_reached
+        # A broker that never responded is more likely a wrong address, or a listener that requires
+        # TLS or credentials, than a restart.
+        is_wrong_address = isinstance(error, Unreachable | HungUp) and not self._was_reached
         return error.retryable and not isinstance(error, final) and not is_wrong_address
 
     def backoff(self) -> Backoff:

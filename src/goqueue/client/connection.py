@@ -3,10 +3,14 @@
 Kafka sends the responses of a connection in the order of the requests, so several requests may be
 in flight: `send` returns a `Pending`, and `receive` waits for its response and stores those that
 arrive before it. After an error the connection is closed and every open `Pending` fails.
+
+A connection with credentials authenticates when it opens, and again, between two requests, before
+the time for which the broker accepted them is over (KIP-368).
 """
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections import deque
@@ -19,7 +23,17 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from goqueue.client.addresses import Address
 from goqueue.client.buffers import ReceiveBuffers
-from goqueue.client.errors import UNSUPPORTED_VERSION, ConnectionLost, Unreachable, check
+from goqueue.client.errors import (
+    UNSUPPORTED_VERSION,
+    ConnectionLost,
+    HungUp,
+    TlsFailed,
+    Unreachable,
+    check,
+)
+from goqueue.client.security.login import log_in
+from goqueue.client.security.settings import TlsSettings
+from goqueue.client.security.tls import ALERT, context_of, permanent_failure
 from goqueue.client.settings import ClientSettings
 from goqueue.client.versions import API_BY_MODULE, VersionRange, choose_version
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
@@ -37,6 +51,9 @@ Response_co = TypeVar("Response_co", covariant=True)
 _LENGTH: Final = Struct(">i")
 _ERROR_CODE: Final = Struct(">h")
 _API_VERSIONS_FIRST: Final = 3  # brokers that do not support it respond in version 0
+# Which part of a session passes before the client authenticates again; not all clients at once.
+_SESSION_USED_MIN: Final = 0.85
+_SESSION_USED_MAX: Final = 0.95
 
 
 class Codec(Protocol[Request_contra, Response_co]):
@@ -97,23 +114,38 @@ class Connection:
         self._correlation_id = 0
         self._waiting: deque[Pending[Any]] = deque()
         self._buffers = ReceiveBuffers(settings.buffers_kept_max)
+        self._is_used = False  # whether the broker has answered more than the negotiation
+        self._log_in_at: float | None = None  # when to authenticate again
 
     @classmethod
     def open(cls, address: Address, settings: ClientSettings) -> Connection:
-        """Connect, and negotiate the versions of all APIs."""
+        """Connect, negotiate the versions of all APIs, and authenticate."""
         try:
             sock = socket.create_connection(address, settings.connect_ms_max / 1000)
         except OSError as error:
             reason = error.strerror or str(error)
             raise Unreachable(f"No broker answers at {address} ({reason.lower()}).") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if settings.tls is not None:
+            sock = _encrypt(sock, address, settings.tls)
         connection = cls(sock, address, settings)
         try:
             connection.negotiate()
+            connection.log_in()
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def log_in(self) -> None:
+        """Authenticate with the credentials of the settings, if there are any."""
+        if self._settings.sasl is None:
+            return
+        self._log_in_at = None
+        lifetime_ms = log_in(self, self._settings.sasl)
+        if lifetime_ms > 0:
+            part = random.uniform(_SESSION_USED_MIN, _SESSION_USED_MAX)
+            self._log_in_at = time.monotonic() + part * lifetime_ms / 1000
 
     def negotiate(self) -> None:
         """Request the versions that the broker supports."""
@@ -143,6 +175,8 @@ class Connection:
 
     def send(self, codec: Codec[Request, Response], request: Request) -> Pending[Response]:
         """Send a request; its response is received later."""
+        if self._log_in_at is not None and time.monotonic() >= self._log_in_at:
+            self._log_in_again()
         api, version = _api_of(codec), self.version_of(codec)
         pending = self._pend(api, version, codec.decode_response)
         self._write(api, version, codec, request)
@@ -151,6 +185,8 @@ class Connection:
 
     def send_only(self, codec: Codec[Request, Response], request: Request) -> None:
         """Send a request without a response."""
+        if self._log_in_at is not None and time.monotonic() >= self._log_in_at:
+            self._log_in_again()
         self._correlation_id += 1
         self._write(_api_of(codec), self.version_of(codec), codec, request)
 
@@ -158,13 +194,28 @@ class Connection:
         """Wait for the response of `pending`."""
         deadline = time.monotonic() + (self._settings.request_ms_max + extra_ms) / 1000
         while not pending.has_come:
-            self._waiting[0].come(self._read_frame(deadline))
-            self._waiting.popleft()
+            self._take_next(deadline)
         return pending.take()
 
     def close(self) -> None:
         """Close the connection; requests without a response fail."""
         self._break(ConnectionLost(f"The connection to {self.address} was closed."))
+
+    def _take_next(self, deadline: float) -> None:
+        self._waiting[0].come(self._read_frame(deadline))
+        self._waiting.popleft()
+        self._is_used = bool(self.offered)
+
+    def _log_in_again(self) -> None:
+        """Authenticate when nothing is in flight; responses that come before are kept."""
+        deadline = time.monotonic() + self._settings.request_ms_max / 1000
+        while self._waiting:
+            self._take_next(deadline)
+        try:
+            self.log_in()
+        except GoQueueError:
+            self.close()
+            raise
 
     def _ask_versions(self, version: int) -> api_versions.ApiVersionsResponse:
         api = _api_of(api_versions)
@@ -212,6 +263,8 @@ class Connection:
         head = bytearray(_LENGTH.size)
         self._fill(memoryview(head), deadline)
         (length,) = _LENGTH.unpack(head)
+        if head.startswith(ALERT) and self._settings.tls is None and not self.offered:
+            raise self._break(TlsFailed(f"{self.address} requires TLS; connect with it (tls)."))
         if not 0 <= length <= self._settings.answer_bytes_max:
             raise self._break(
                 MalformedRequest(
@@ -238,8 +291,23 @@ class Connection:
     def _loss(self, error: OSError) -> GoQueueError:
         if isinstance(error, TimeoutError):
             return RequestTimedOut(f"{self.address} did not answer in time.")
+        if self._settings.tls is not None and (failed := permanent_failure(error, self.address)):
+            return failed
         reason = error.strerror or str(error)
+        if not self._is_used:
+            return HungUp(
+                f"{self.address} closed the connection before it answered ({reason.lower()}); "
+                f"{self._advice()}"
+            )
         return ConnectionLost(f"The connection to {self.address} was lost ({reason.lower()}).")
+
+    def _advice(self) -> str:
+        if self.offered:
+            has_credentials = self._settings.sasl is not None
+            return "try again." if has_credentials else "it may require credentials (sasl)."
+        if self._settings.tls is None:
+            return "it may require TLS (tls)."
+        return "it may be a listener without TLS, or require a certificate of the client."
 
     def _break(self, error: GoQueueError) -> GoQueueError:
         self.is_open = False
@@ -247,6 +315,24 @@ class Connection:
         while self._waiting:
             self._waiting.popleft().fail(error)
         return error
+
+
+def _encrypt(sock: socket.socket, address: Address, settings: TlsSettings) -> socket.socket:
+    try:
+        return context_of(settings).wrap_socket(sock, server_hostname=address.host)
+    except OSError as error:
+        sock.close()
+        if (failed := permanent_failure(error, address)) is not None:
+            raise failed from error
+        if isinstance(error, TimeoutError):
+            raise Unreachable(f"{address} did not answer the TLS handshake in time.") from error
+        raise HungUp(
+            f"{address} closed the connection during the TLS handshake; it may be a listener "
+            "without TLS."
+        ) from error
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _api_of(codec: Codec[Any, Any]) -> Api:

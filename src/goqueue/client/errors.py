@@ -15,7 +15,10 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition, check_topic_name
 
 NONE = 0
+UNSUPPORTED_SASL_MECHANISM = 33
+ILLEGAL_SASL_STATE = 34
 UNSUPPORTED_VERSION = 35
+SASL_AUTHENTICATION_FAILED = 58
 
 
 class BrokerRefused(GoQueueError):
@@ -43,6 +46,22 @@ class ConnectionLost(GoQueueError):
 
     code = "connection_lost"
     retryable = True
+
+
+class HungUp(ConnectionLost):
+    """The connection was closed before its first response.
+
+    Right at the first contact that is more likely a listener that requires TLS or credentials than
+    a restart.
+    """
+
+    code = "hung_up"
+
+
+class TlsFailed(GoQueueError):
+    """The TLS handshake failed, for a reason that does not pass by itself."""
+
+    code = "tls_failed"
 
 
 class ErrorContext(NamedTuple):
@@ -143,6 +162,12 @@ def _unknown_transaction(_: str, about: ErrorContext) -> GoQueueError:
     )
 
 
+def _access_denied(text: str, about: ErrorContext) -> GoQueueError:
+    return model.AccessDenied.with_text(
+        f"{text.rstrip('.')}: these credentials lack a permission; request it, or use others."
+    )
+
+
 # If `model.errors` has a class, the class decides whether a retry makes sense.
 _ROWS = (
     KafkaError(-1, "UNKNOWN_SERVER_ERROR", BrokerRefused),
@@ -174,9 +199,9 @@ _ROWS = (
     KafkaError(26, "INVALID_SESSION_TIMEOUT", model.InvalidSessionTimeout),
     KafkaError(27, "REBALANCE_IN_PROGRESS", model.RebalanceInProgress),
     KafkaError(28, "INVALID_COMMIT_OFFSET_SIZE", BrokerRefused),
-    KafkaError(29, "TOPIC_AUTHORIZATION_FAILED", BrokerRefused),
-    KafkaError(30, "GROUP_AUTHORIZATION_FAILED", BrokerRefused),
-    KafkaError(31, "CLUSTER_AUTHORIZATION_FAILED", BrokerRefused),
+    KafkaError(29, "TOPIC_AUTHORIZATION_FAILED", model.AccessDenied, _access_denied),
+    KafkaError(30, "GROUP_AUTHORIZATION_FAILED", model.AccessDenied, _access_denied),
+    KafkaError(31, "CLUSTER_AUTHORIZATION_FAILED", model.AccessDenied, _access_denied),
     KafkaError(32, "INVALID_TIMESTAMP", model.InvalidTimestamp),
     KafkaError(33, "UNSUPPORTED_SASL_MECHANISM", BrokerRefused),
     KafkaError(34, "ILLEGAL_SASL_STATE", BrokerRefused),
@@ -203,19 +228,19 @@ _ROWS = (
     KafkaError(50, "INVALID_TRANSACTION_TIMEOUT", model.InvalidTransactionTimeout),
     KafkaError(51, "CONCURRENT_TRANSACTIONS", model.ConcurrentTransactions),
     KafkaError(52, "TRANSACTION_COORDINATOR_FENCED", model.TransactionCoordinatorFenced),
-    KafkaError(53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", BrokerRefused),
+    KafkaError(53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", model.AccessDenied, _access_denied),
     KafkaError(54, "SECURITY_DISABLED", BrokerRefused),
     KafkaError(55, "OPERATION_NOT_ATTEMPTED", BrokerRefused),
     KafkaError(56, "KAFKA_STORAGE_ERROR", model.StorageFailed),
     KafkaError(57, "LOG_DIR_NOT_FOUND", BrokerRefused),
-    KafkaError(58, "SASL_AUTHENTICATION_FAILED", BrokerRefused),
+    KafkaError(58, "SASL_AUTHENTICATION_FAILED", model.AuthenticationFailed),
     KafkaError(59, "UNKNOWN_PRODUCER_ID", model.UnknownProducer),
     KafkaError(60, "REASSIGNMENT_IN_PROGRESS", BrokerRefused),
     KafkaError(61, "DELEGATION_TOKEN_AUTH_DISABLED", BrokerRefused),
     KafkaError(62, "DELEGATION_TOKEN_NOT_FOUND", BrokerRefused),
     KafkaError(63, "DELEGATION_TOKEN_OWNER_MISMATCH", BrokerRefused),
     KafkaError(64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", BrokerRefused),
-    KafkaError(65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED", BrokerRefused),
+    KafkaError(65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED", model.AccessDenied, _access_denied),
     KafkaError(66, "DELEGATION_TOKEN_EXPIRED", BrokerRefused),
     KafkaError(67, "INVALID_PRINCIPAL_TYPE", BrokerRefused),
     KafkaError(
@@ -255,7 +280,7 @@ _ROWS = (
     KafkaError(90, "PRODUCER_FENCED", model.FencedProducer),
     KafkaError(91, "RESOURCE_NOT_FOUND", BrokerRefused),
     KafkaError(92, "DUPLICATE_RESOURCE", BrokerRefused),
-    KafkaError(93, "UNACCEPTABLE_CREDENTIAL", BrokerRefused),
+    KafkaError(93, "UNACCEPTABLE_CREDENTIAL", model.InvalidCredential),
     KafkaError(94, "INCONSISTENT_VOTER_SET", BrokerRefused),
     KafkaError(95, "INVALID_UPDATE_VERSION", BrokerRefused),
     KafkaError(96, "FEATURE_UPDATE_FAILED", BrokerRefused),

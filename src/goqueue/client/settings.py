@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from goqueue.client.security.settings import SaslSettings, TlsSettings
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRequest
 
@@ -27,6 +28,8 @@ class ClientSettings:
     answer_bytes_max: int = 512 << 20  # a larger frame is treated as malformed
     buffers_kept_max: int = 0  # per connection, for large responses: more memory, less work
     answer_wait_ms: int = 15_000  # how long a broker may take for an administrative request
+    tls: TlsSettings | None = None  # None: without encryption
+    sasl: SaslSettings | None = None  # None: without credentials
 
 
 @dataclass(frozen=True, slots=True)

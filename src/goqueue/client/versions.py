@@ -28,6 +28,7 @@ NARROWED: Final[Mapping[str, VersionRange]] = {
     "OffsetFetch": VersionRange(8, 9),
     "FindCoordinator": VersionRange(4, 6),
     "DeleteTopics": VersionRange(6, 6),
+    "SaslHandshake": VersionRange(1, 1),  # after version 0, messages have no request header
 }
 
 
