@@ -10,10 +10,11 @@ from collections.abc import Sized
 
 import msgspec
 
-from goqueue.cluster.facts import Decision, Forget
+from goqueue.cluster.facts import Change, Decision, Forget
 from goqueue.cluster.identity_facts import (
     AclFact,
     KeyFact,
+    KeyUseFact,
     QuotaFact,
     RoleFact,
     SigningSecretFact,
@@ -22,7 +23,8 @@ from goqueue.cluster.identity_facts import (
 )
 from goqueue.cluster.metadata import Metadata
 from goqueue.model.access import ROLE_PREFIX, Acl
-from goqueue.model.bounds import Name
+from goqueue.model.bounds import Milliseconds, Name
+from goqueue.model.credentials import Key
 from goqueue.model.errors import (
     KeyExists,
     LimitReached,
@@ -35,6 +37,7 @@ from goqueue.model.session import principal_of
 
 USERS_MAX = 100_000
 KEYS_MAX = 100_000
+KEYS_PER_USER_MAX = 100  # so that a list of them needs no pages
 ACLS_MAX = 100_000
 ROLES_MAX = 10_000
 QUOTAS_MAX = 100_000
@@ -78,7 +81,8 @@ class DeleteUser(msgspec.Struct, frozen=True, tag="delete_user"):
             for one in metadata.roles.values()
             if principal in one.members
         ]
-        return (Forget(known.key), *(Forget(one.key) for one in keys), *roles), None
+        gone = [change for one in keys for change in _forget_key(metadata, one)]
+        return (Forget(known.key), *gone, *roles), None
 
 
 class PutKey(msgspec.Struct, frozen=True, tag="put_key"):
@@ -94,8 +98,43 @@ class PutKey(msgspec.Struct, frozen=True, tag="put_key"):
             raise KeyExists(self.fact.value.id)
         if self.fact.value.user not in metadata.users:
             raise UnknownUser(self.fact.value.user)
-        _check_room(metadata.keys, KEYS_MAX, "keys")
+        _check_keys(metadata, self.fact.value.user)
         return (self.fact,), None
+
+
+class RotateKey(msgspec.Struct, frozen=True, tag="rotate_key"):
+    """Store a new key of a user, and let an old one expire, unless it expires earlier."""
+
+    old_id: Name
+    old_expires_ms: Milliseconds
+    fact: KeyFact
+
+    def decide(self, metadata: Metadata) -> _Decided:
+        if metadata.keys.get(self.fact.value.id) == self.fact:
+            return (), None
+        known = metadata.keys.get(self.old_id)
+        if known is None:
+            raise UnknownKey(self.old_id)
+        _check_keys(metadata, known.value.user)
+        return (self.fact, KeyFact(self._ended(known.value))), None
+
+    def _ended(self, old: Key) -> Key:
+        if 0 < old.expires_ms <= self.old_expires_ms:
+            return old
+        return msgspec.structs.replace(old, expires_ms=self.old_expires_ms)
+
+
+class NoteKeyUses(msgspec.Struct, frozen=True, tag="note_key_uses"):
+    """Write down when keys were last used; older notes do not replace newer ones."""
+
+    uses: dict[Name, Milliseconds]
+
+    def decide(self, metadata: Metadata) -> _Decided:
+        return tuple(
+            KeyUseFact(key_id, used_ms)
+            for key_id, used_ms in sorted(self.uses.items())
+            if key_id in metadata.keys and used_ms > last_use_ms(metadata, key_id)
+        ), None
 
 
 class DeleteKey(msgspec.Struct, frozen=True, tag="delete_key"):
@@ -105,7 +144,7 @@ class DeleteKey(msgspec.Struct, frozen=True, tag="delete_key"):
         known = metadata.keys.get(self.id)
         if known is None:
             raise UnknownKey(self.id)
-        return (Forget(known.key),), None
+        return tuple(_forget_key(metadata, known)), None
 
 
 class ChangeAcls(msgspec.Struct, frozen=True, tag="change_acls"):
@@ -187,6 +226,8 @@ IdentityCommand = (
     PutUser
     | DeleteUser
     | PutKey
+    | RotateKey
+    | NoteKeyUses
     | DeleteKey
     | ChangeAcls
     | PutRole
@@ -194,6 +235,24 @@ IdentityCommand = (
     | ChangeQuota
     | PutSigningSecret
 )
+
+
+def last_use_ms(metadata: Metadata, key_id: str) -> int:
+    """Return the last use of a key that was written down; 0 if none was."""
+    known = metadata.key_uses.get(key_id)
+    return 0 if known is None else known.last_used_ms
+
+
+def _forget_key(metadata: Metadata, fact: KeyFact) -> list[Change]:
+    used = metadata.key_uses.get(fact.value.id)
+    return [Forget(fact.key), *(() if used is None else (Forget(used.key),))]
+
+
+def _check_keys(metadata: Metadata, user: str) -> None:
+    _check_room(metadata.keys, KEYS_MAX, "keys")
+    own = sum(one.value.user == user for one in metadata.keys.values())
+    if own >= KEYS_PER_USER_MAX:
+        raise LimitReached(f"User {user!r} has {own} keys, which is the limit; delete some first.")
 
 
 def _check_room(table: Sized, most: int, what: str) -> None:

@@ -10,6 +10,7 @@ from goqueue.model.credentials import Key, ScramVerifier
 
 USER_PREFIX = b"user/"
 KEY_PREFIX = b"key/"
+KEY_USE_PREFIX = b"key-use/"
 ACL_PREFIX = b"acl/"
 ROLE_PREFIX = b"role/"
 QUOTA_PREFIX = b"quota/"
@@ -41,6 +42,17 @@ class KeyFact(msgspec.Struct, frozen=True, tag="key"):
     @property
     def key(self) -> bytes:
         return KEY_PREFIX + self.value.id.encode()
+
+
+class KeyUseFact(msgspec.Struct, frozen=True, tag="key_use"):
+    """When a key was last used, to about an hour. Apart from the key, which it does not change."""
+
+    id: Name
+    last_used_ms: Milliseconds
+
+    @property
+    def key(self) -> bytes:
+        return KEY_USE_PREFIX + self.id.encode()
 
 
 class AclFact(msgspec.Struct, frozen=True, tag="acl"):
@@ -88,7 +100,7 @@ class SigningSecretFact(msgspec.Struct, frozen=True, tag="signing_secret"):
         return SIGNING_SECRET_KEY
 
 
-IdentityFact = UserFact | KeyFact | AclFact | RoleFact | QuotaFact | SigningSecretFact
+IdentityFact = UserFact | KeyFact | KeyUseFact | AclFact | RoleFact | QuotaFact | SigningSecretFact
 
 
 def quota_key(entity: tuple[tuple[str, str], ...]) -> bytes:

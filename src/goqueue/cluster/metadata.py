@@ -50,11 +50,13 @@ from goqueue.cluster.facts import (
 from goqueue.cluster.identity_facts import (
     ACL_PREFIX,
     KEY_PREFIX,
+    KEY_USE_PREFIX,
     QUOTA_PREFIX,
     ROLE_PREFIX,
     USER_PREFIX,
     AclFact,
     KeyFact,
+    KeyUseFact,
     QuotaFact,
     RoleFact,
     SigningSecretFact,
@@ -77,6 +79,7 @@ _SNAPSHOT_VERSION = 1
 _IDENTITY_TABLES = {
     USER_PREFIX: ("users", False),
     KEY_PREFIX: ("keys", False),
+    KEY_USE_PREFIX: ("key_uses", False),
     ACL_PREFIX: ("acls", True),
     ROLE_PREFIX: ("roles", False),
     QUOTA_PREFIX: ("quotas", True),
@@ -99,6 +102,7 @@ class Metadata:
         "configs",
         "deleted",
         "jobs",
+        "key_uses",
         "keys",
         "named_queues",
         "next_producer_id",
@@ -129,6 +133,7 @@ class Metadata:
         self.routing: dict[bytes, RoutingFact] = {}
         self.users: dict[str, UserFact] = {}
         self.keys: dict[str, KeyFact] = {}
+        self.key_uses: dict[str, KeyUseFact] = {}
         self.acls: dict[bytes, AclFact] = {}
         self.roles: dict[str, RoleFact] = {}
         self.quotas: dict[bytes, QuotaFact] = {}
@@ -268,6 +273,7 @@ class Metadata:
         yield from _in_order(self.configs)
         yield from _in_order(self.users)
         yield from _in_order(self.keys)
+        yield from _in_order(self.key_uses)
         yield from _in_order(self.acls)
         yield from _in_order(self.roles)
         yield from _in_order(self.quotas)
@@ -335,6 +341,7 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     RoutingFact: Metadata._put_routing,
     UserFact: _put("users", "name"),
     KeyFact: Metadata._put_key,
+    KeyUseFact: _put("key_uses", "id"),
     AclFact: _put("acls", "key"),
     RoleFact: _put("roles", "name"),
     QuotaFact: _put("quotas", "key"),

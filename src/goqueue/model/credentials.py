@@ -54,6 +54,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_ms: Milliseconds
     expires_ms: Milliseconds = 0  # 0 is never
     description: Name = ""
+    created_by: Name = ""  # a principal, or the key that it used: `key:ID`
 
     def is_expired(self, now_ms: int) -> bool:
         return bool(self.expires_ms) and now_ms >= self.expires_ms

@@ -43,6 +43,7 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     tls_identity: str = ""  # the subject of the client's certificate
     expires_ms: int = NEVER_MS  # wall time after which the client must authenticate again
     mechanism: str = ""  # with which the client authenticated; empty if it did not
+    key_id: str = ""  # of the key that the client authenticated with, if it used one
 
     @property
     def is_authenticated(self) -> bool:

@@ -7,6 +7,7 @@ from then on. Failures are counted, and a client that fails too often has to wai
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 BASIC = "password"
 BEARER = "bearer"
 SIGNATURE = "signature"
+_OF_USERS = frozenset((BASIC, *ScramMechanism))  # mechanisms whose users are in the metadata
 
 
 class Signer(NamedTuple):
@@ -77,7 +79,9 @@ class Authentication:
         if given is None or key is None or not keys.is_secret(key, given.secret):
             self._failed(session, name, BEARER)
         assert key is not None
-        return self._succeeded(session, key.user, BEARER, expires_ms=key.expires_ms)
+        self._identities.key_uses.note(key.id)
+        made = self._succeeded(session, key.user, BEARER, expires_ms=key.expires_ms)
+        return msgspec.structs.replace(made, key_id=key.id)
 
     def scram(self, session: Session, mechanism: ScramMechanism) -> ScramLogin:
         """Begin a conversation in which the client proves that it knows a password."""
@@ -92,12 +96,57 @@ class Authentication:
         )
 
     def signer(self, session: Session, key_id: str) -> Signer | None:
-        """Return who signs with an access key; None if it is not valid. Verify, then `signed`."""
+        """Return who signs with an access key; None if it is not valid.
+
+        The caller verifies a signature and then reports `signed` or `signature_failed`.
+        """
+        self._check_wait(session, key_id, SIGNATURE)
         key = self._identities.key(key_id, KeyKind.ACCESS)
         secret = self._identities.access_secret(key_id)
         if key is None or secret is None:
             return None
-        return Signer(secret, self._session_of(session, key.user, SIGNATURE, key.expires_ms))
+        made = self._session_of(session, key.user, SIGNATURE, key.expires_ms)
+        return Signer(secret, msgspec.structs.replace(made, key_id=key_id))
+
+    def configured_signer(self, session: Session, key_id: str, secret: str) -> Signer:
+        """Return who signs with a key of the settings: the user of that name."""
+        self._check_wait(session, key_id, SIGNATURE)
+        return Signer(secret, self._session_of(session, key_id, SIGNATURE, NEVER_MS))
+
+    def signed(self, session: Session) -> None:
+        """Note that a signature was valid; `session` is that of the signer."""
+        if session.key_id:
+            self._identities.key_uses.note(session.key_id)
+
+    def signature_failed(self, session: Session, key_id: str) -> NoReturn:
+        """Count a signature that was not valid; raise what a client may know of it."""
+        self._failed(session, key_id, SIGNATURE)
+
+    # Validity
+
+    @property
+    def epoch(self) -> int:
+        """A number that moves when a user or a key changes; then sessions may have ended."""
+        return self._identities.epoch
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when a user or a key has changed."""
+        self._identities.on_change(changed)
+
+    def is_valid(self, session: Session) -> bool:
+        """Return whether a session may go on: its user, its key and its time have not ended.
+
+        Users of certificates and tokens need not exist here, but may be disabled.
+        """
+        if session.expires_ms and self._clock.wall_ms() >= session.expires_ms:
+            return False
+        known = self._identities.users.get(session.user)
+        if known is not None and known.is_disabled:
+            return False
+        if session.key_id:
+            fact = self._identities.keys.get(session.key_id)
+            return fact is not None and not fact.value.is_expired(self._clock.wall_ms())
+        return known is not None or session.mechanism not in _OF_USERS
 
     # Failures
 

@@ -23,6 +23,7 @@ from goqueue.broker.gate.areas.schedules import SchedulesArea
 from goqueue.broker.gate.areas.schemas import SchemasArea
 from goqueue.broker.gate.areas.topics import TopicsArea
 from goqueue.broker.gate.areas.transactions import TransactionsArea
+from goqueue.broker.gate.areas.users import UsersArea
 from goqueue.broker.gate.authentication import Authentication
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants
@@ -72,6 +73,7 @@ class Gate:
         self.schemas = SchemasArea(dispatcher)
         self.topics = TopicsArea(dispatcher)
         self.transactions = TransactionsArea(dispatcher)
+        self.users = UsersArea(dispatcher)
         self._dispatcher = dispatcher
         if routes and broker.peers is not None:
             dispatcher.forwarder = Forwarder(broker, broker.peers, dispatcher.perform)

@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from goqueue.broker.controller.metadata import FactLog, done
+from goqueue.broker.identities.key_uses import KeyUses
+from goqueue.cluster.facts import Decision, Forget
 from goqueue.cluster.identity_commands import (
     DeleteKey,
     DeleteUser,
     PutKey,
     PutSigningSecret,
     PutUser,
+    RotateKey,
 )
-from goqueue.cluster.identity_facts import KeyFact, UserFact
+from goqueue.cluster.identity_facts import KEY_PREFIX, USER_PREFIX, KeyFact, UserFact
 from goqueue.config import SecuritySettings
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
@@ -63,6 +66,22 @@ class Identities:
         name = settings.initial_admin[0]
         admin = (principal_of(name),) if name else ()
         self.super_users = frozenset((*settings.super_users, *admin))
+        self.key_uses = KeyUses(clock, log)
+        self.epoch = 0  # moves when a user or a key changes
+        self._on_change: list[Callable[[], None]] = []
+        log.on_applied(self._applied)
+
+    # Changes
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever a user or a key has changed, on any node."""
+        self._on_change.append(changed)
+
+    def _applied(self, decision: Decision) -> None:
+        if any(map(_is_of_identity, decision)):
+            self.epoch += 1
+            for changed in self._on_change:
+                changed()
 
     # Lookup
 
@@ -96,6 +115,11 @@ class Identities:
         is_usable = owner is not None and not owner.is_disabled
         is_usable = is_usable and not fact.value.is_expired(self._clock.wall_ms())
         return fact.value if is_usable else None
+
+    def keys_of(self, user: str) -> list[Key]:
+        """Return the keys of a user, the oldest first."""
+        own = [one.value for one in self.keys.values() if one.value.user == user]
+        return sorted(own, key=lambda one: (one.created_ms, one.id))
 
     def access_secret(self, key_id: str) -> str | None:
         """Return the secret with which requests in the name of this key are signed."""
@@ -172,10 +196,31 @@ class Identities:
     # Keys
 
     async def create_key(
-        self, user: str, kind: KeyKind, *, expires_ms: int = 0, description: str = ""
+        self,
+        user: str,
+        kind: KeyKind,
+        *,
+        expires_ms: int = 0,
+        description: str = "",
+        created_by: str = "",
     ) -> NewKey:
         """Make a key for a user."""
         self.user(user)
+        made = await self._make_key(user, kind, expires_ms, description, created_by)
+        await done(self._log.request(PutKey(KeyFact(made.key))))
+        return made
+
+    async def rotate_key(
+        self, old: Key, *, old_expires_ms: int, expires_ms: int, created_by: str = ""
+    ) -> NewKey:
+        """Make a key like an old one, which then expires at a time."""
+        made = await self._make_key(old.user, old.kind, expires_ms, old.description, created_by)
+        await done(self._log.request(RotateKey(old.id, old_expires_ms, KeyFact(made.key))))
+        return made
+
+    async def _make_key(
+        self, user: str, kind: KeyKind, expires_ms: int, description: str, created_by: str
+    ) -> NewKey:
         digest = b""
         if kind is KeyKind.API:
             random = self._random.randbytes(keys.ID_BYTES + keys.SECRET_BYTES)
@@ -191,8 +236,8 @@ class Identities:
             created_ms=self._clock.wall_ms(),
             expires_ms=expires_ms,
             description=description,
+            created_by=created_by,
         )
-        await done(self._log.request(PutKey(KeyFact(key))))
         return NewKey(key, secret)
 
     async def delete_key(self, key_id: str) -> None:
@@ -228,6 +273,8 @@ class Identities:
             raise InvalidCredential(
                 f"A password has {PASSWORD_LENGTH_MIN} to {PASSWORD_LENGTH_MAX} characters."
             )
+        if password.startswith(keys.API_PREFIX):
+            raise InvalidCredential(f"A password must not start with {keys.API_PREFIX}.")
         salts = [self._random.randbytes(scram.SALT_BYTES) for _ in ScramMechanism]
         return await self._in_thread(
             lambda: tuple(
@@ -249,6 +296,12 @@ class Identities:
         promise: Promise[T] = Promise()
         self._clock.run_blocking(work, promise.settle)
         return promise
+
+
+def _is_of_identity(change: object) -> bool:
+    if isinstance(change, Forget):
+        return change.key.startswith((USER_PREFIX, KEY_PREFIX))
+    return isinstance(change, UserFact | KeyFact)
 
 
 _NO_VERIFIER = ScramVerifier(ScramMechanism.SHA_256, b"no such user", 4_096, b"", b"")

@@ -1,0 +1,327 @@
+"""Operations on users and their keys.
+
+Whoever may alter the cluster manages all of them. Users may see themselves, change their own
+passwords and manage their own keys, with limits for keys: a key can neither set a password nor make
+keys that outlive it, so that a leaked key ends when it should.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import nsmallest
+
+import msgspec
+
+from goqueue.broker.gate.authentication import BASIC
+from goqueue.broker.gate.operation import (
+    Area,
+    cluster,
+    everybody,
+    named_by_owner,
+    operation,
+    query,
+)
+from goqueue.cluster.identity_facts import UserFact
+from goqueue.model.access import CLUSTER, Action
+from goqueue.model.credentials import Key, KeyKind, ScramMechanism
+from goqueue.model.errors import (
+    AccessDenied,
+    InvalidCredential,
+    InvalidRequest,
+    UnknownKey,
+    UnknownUser,
+)
+from goqueue.model.session import DEFAULT_TENANT, Session, principal_of
+
+__all__ = ["KeyKind", "KeyView", "NewKeyView", "UserPage", "UserView", "UsersArea", "Whoami"]
+
+OVERLAP_MS_MAX = 30 * 24 * 3_600_000
+
+
+class UserView(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, without its credentials."""
+
+    name: str
+    tenant: str
+    created_ms: int
+    is_disabled: bool
+    is_super: bool
+    mechanisms: tuple[ScramMechanism, ...]  # for which it has a password
+    key_count: int
+
+
+class UserPage(msgspec.Struct, frozen=True):
+    """Users by name; `next_cursor` is empty at the end."""
+
+    users: tuple[UserView, ...]
+    next_cursor: str
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, without its secret."""
+
+    id: str
+    kind: KeyKind
+    user: str
+    created_ms: int
+    created_by: str
+    expires_ms: int  # 0 is never
+    last_used_ms: int  # 0 is never, or not within the last hour on another node
+    description: str
+
+
+class NewKeyView(msgspec.Struct, frozen=True):
+    """A new key and its secret, which is shown this once."""
+
+    key: KeyView
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"NewKeyView(key={self.key!r}, secret=(hidden))"
+
+
+class Whoami(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the caller is to the broker."""
+
+    principal: str
+    tenant: str
+    mechanism: str
+    key_id: str
+    expires_ms: int
+    is_super: bool
+    is_authenticated: bool
+
+
+class UsersArea(Area):
+    """Users and their keys: create, list, show, change, delete."""
+
+    @query(Action.DESCRIBE, everybody)
+    def whoami(self, session: Session) -> Whoami:
+        """Return the identity of the caller."""
+        return Whoami(
+            principal=session.principal,
+            tenant=session.tenant,
+            mechanism=session.mechanism,
+            key_id=session.key_id,
+            expires_ms=session.expires_ms,
+            is_super=session.principal in self._broker.identities.super_users,
+            is_authenticated=session.is_authenticated,
+        )
+
+    # Users
+
+    @query(Action.DESCRIBE, cluster)
+    def list(self, session: Session, *, prefix: str, after: str, limit: int) -> UserPage:
+        """Return users by name, after a cursor."""
+        users = self._broker.identities.users
+        names = nsmallest(
+            limit + 1,
+            (
+                name
+                for name, fact in users.items()
+                if name > after and name.startswith(prefix) and _is_visible(session, fact)
+            ),
+        )
+        counts = Counter(one.value.user for one in self._broker.identities.keys.values())
+        shown = tuple(self._view(users[name], counts[name]) for name in names[:limit])
+        return UserPage(shown, shown[-1].name if len(names) > limit else "")
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def show(self, session: Session, *, user: str) -> UserView:
+        """Return a user; everybody may see themselves."""
+        self._check_own(session, Action.DESCRIBE, user)
+        return self._view_now(self._find(session, user))
+
+    @operation(Action.ALTER, cluster)
+    async def create(
+        self, session: Session, *, user: str, password: str | None, tenant: str | None = None
+    ) -> UserView:
+        """Create a user; without a password it can use keys, certificates and tokens only."""
+        wanted = session.tenant if tenant is None else tenant
+        if session.tenant != DEFAULT_TENANT and wanted != session.tenant:
+            raise InvalidRequest("You can create users in your own tenant only.")
+        made = await self._broker.identities.create_user(user, password, tenant=wanted)
+        return self._view_now(made)
+
+    @operation(Action.ALTER, named_by_owner)
+    async def set_password(self, session: Session, *, user: str, password: str) -> None:
+        """Replace the password of a user; users may change their own, but not with a key."""
+        if not (self._is_own(session, user) and _is_by_password(session)):
+            self._check_alter(session, user)
+        self._find(session, user)
+        await self._broker.identities.set_password(user, password)
+
+    @operation(Action.ALTER, cluster)
+    async def disable(self, session: Session, *, user: str, is_disabled: bool = True) -> UserView:
+        """Refuse all credentials of a user, or accept them again."""
+        self._check_other(session, user)
+        self._find(session, user)
+        await self._broker.identities.disable_user(user, is_disabled=is_disabled)
+        return self._view_now(self._find(session, user))
+
+    @operation(Action.ALTER, cluster)
+    async def delete(self, session: Session, *, user: str) -> None:
+        """Delete a user with its keys and its membership in roles."""
+        self._check_other(session, user)
+        self._find(session, user)
+        await self._broker.identities.delete_user(user)
+
+    # Keys
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def keys(self, session: Session, *, user: str) -> tuple[KeyView, ...]:
+        """Return the keys of a user, the oldest first."""
+        self._check_own(session, Action.DESCRIBE, user)
+        self._find(session, user)
+        return tuple(self._view_key(one) for one in self._broker.identities.keys_of(user))
+
+    @query(Action.DESCRIBE, named_by_owner)
+    def show_key(self, session: Session, *, key_id: str) -> KeyView:
+        """Return a key."""
+        return self._view_key(self._find_key(session, Action.DESCRIBE, key_id))
+
+    @operation(Action.ALTER, named_by_owner)
+    async def create_key(
+        self, session: Session, *, user: str, kind: KeyKind, expires_ms: int, description: str
+    ) -> NewKeyView:
+        """Make a key for a user, and return its secret this once."""
+        if not self._is_own(session, user):
+            self._check_alter(session, user)
+        self._find(session, user)
+        self._check_lifetime(session, user, expires_ms)
+        made = await self._broker.identities.create_key(
+            user,
+            kind,
+            expires_ms=expires_ms,
+            description=description,
+            created_by=_creator(session),
+        )
+        return NewKeyView(self._view_key(made.key), made.secret)
+
+    @operation(Action.ALTER, named_by_owner)
+    async def rotate_key(
+        self, session: Session, *, key_id: str, overlap_ms: int, expires_ms: int | None
+    ) -> NewKeyView:
+        """Make a key like another one, which stays valid for an overlap only."""
+        if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
+            raise InvalidRequest(f"overlap_ms is from 0 to {OVERLAP_MS_MAX}.")
+        old = self._find_key(session, Action.ALTER, key_id)
+        wanted_ms = old.expires_ms if expires_ms is None else expires_ms
+        self._check_lifetime(session, old.user, wanted_ms)
+        made = await self._broker.identities.rotate_key(
+            old,
+            old_expires_ms=max(1, self._broker.clock.wall_ms() + overlap_ms),
+            expires_ms=wanted_ms,
+            created_by=_creator(session),
+        )
+        return NewKeyView(self._view_key(made.key), made.secret)
+
+    @operation(Action.ALTER, named_by_owner)
+    async def delete_key(self, session: Session, *, key_id: str) -> None:
+        """Delete a key, whose sessions end."""
+        self._find_key(session, Action.ALTER, key_id)
+        await self._broker.identities.delete_key(key_id)
+
+    # Access
+
+    def _is_own(self, session: Session, user: str) -> bool:
+        return session.is_authenticated and session.user == user
+
+    def _check_own(self, session: Session, action: Action, user: str) -> None:
+        """Raise unless a session is that of the user, or may act on all of them."""
+        if not self._is_own(session, user):
+            self._check(session, action, CLUSTER)
+
+    def _check_alter(self, session: Session, user: str) -> None:
+        """Raise unless a session may change the credentials of a user.
+
+        Those of super users are for super users only: else whoever may alter the cluster could act
+        in their name.
+        """
+        self._check(session, Action.ALTER, CLUSTER)
+        super_users = self._broker.identities.super_users
+        is_above = principal_of(user) in super_users and session.principal not in super_users
+        if is_above and self._authoriser.policy is not None:
+            raise AccessDenied(session.principal, Action.ALTER, CLUSTER)
+
+    def _check_other(self, session: Session, user: str) -> None:
+        self._check_alter(session, user)
+        if self._is_own(session, user):
+            raise InvalidRequest("You cannot disable or delete your own user; use another one.")
+
+    def _check_lifetime(self, session: Session, user: str, expires_ms: int) -> None:
+        if expires_ms and expires_ms <= self._broker.clock.wall_ms():
+            raise InvalidCredential("The key would be expired already; give a later time.")
+        is_bound = bool(session.expires_ms) and self._is_own(session, user)
+        if is_bound and not 0 < expires_ms <= session.expires_ms:
+            raise InvalidCredential(
+                "The credentials of this session expire, and it can make only keys that expire by "
+                f"then: give an expiry of at most {session.expires_ms}."
+            )
+
+    def _find(self, session: Session, user: str) -> UserFact:
+        found = self._broker.identities.user(user)
+        if not _is_visible(session, found):
+            raise UnknownUser(user)
+        return found
+
+    def _find_key(self, session: Session, action: Action, key_id: str) -> Key:
+        """Return a key that a session may see or change; keys of others look like no keys."""
+        fact = self._broker.identities.keys.get(key_id)
+        if fact is None or not self._is_own(session, fact.value.user):
+            self._check(session, action, CLUSTER)
+        if fact is None:
+            raise UnknownKey(key_id)
+        key = fact.value
+        if not self._is_own(session, key.user):
+            self._check_visible(session, key)
+            if action is Action.ALTER:
+                self._check_alter(session, key.user)
+        return key
+
+    def _check_visible(self, session: Session, key: Key) -> None:
+        if not _is_visible(session, self._broker.identities.user(key.user)):
+            raise UnknownKey(key.id)
+
+    # Views
+
+    def _view_now(self, fact: UserFact) -> UserView:
+        keys = self._broker.identities.keys.values()
+        return self._view(fact, sum(one.value.user == fact.name for one in keys))
+
+    def _view(self, fact: UserFact, key_count: int) -> UserView:
+        return UserView(
+            name=fact.name,
+            tenant=fact.tenant,
+            created_ms=fact.created_ms,
+            is_disabled=fact.is_disabled,
+            is_super=principal_of(fact.name) in self._broker.identities.super_users,
+            mechanisms=tuple(one.mechanism for one in fact.verifiers),
+            key_count=key_count,
+        )
+
+    def _view_key(self, key: Key) -> KeyView:
+        return KeyView(
+            id=key.id,
+            kind=key.kind,
+            user=key.user,
+            created_ms=key.created_ms,
+            created_by=key.created_by,
+            expires_ms=key.expires_ms,
+            last_used_ms=self._broker.identities.key_uses.last_ms(key.id),
+            description=key.description,
+        )
+
+
+def _is_visible(session: Session, user: UserFact) -> bool:
+    """Whether a session may know of a user: sessions of a tenant see users of that tenant."""
+    return session.tenant in (DEFAULT_TENANT, user.tenant)
+
+
+def _is_by_password(session: Session) -> bool:
+    """Whether a client has proved that it knows the password."""
+    return not session.key_id and session.mechanism in (BASIC, *ScramMechanism)
+
+
+def _creator(session: Session) -> str:
+    return f"key:{session.key_id}" if session.key_id else session.principal
