@@ -16,6 +16,7 @@ from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
 from goqueue.broker.gate.operation import Authoriser
+from goqueue.broker.identities.access import Access
 from goqueue.broker.identities.identities import Identities
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
@@ -80,6 +81,7 @@ from goqueue.model.names import (
 from goqueue.model.observer import MESSAGE_EVENTS, Observer, interested
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
+from goqueue.tenancy.acls import AccessControl
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +130,16 @@ class Broker:
             self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
         )
         authoriser = Authoriser(observer)
+        self.access = Access(
+            self.topics.facts.log,
+            AccessControl(
+                self.identities.super_users,
+                allows_without_rules=settings.security.allow_if_no_acl,
+            ),
+            on_change=authoriser.changed,
+        )
+        if settings.controls_access:
+            authoriser.replace(self.access)
         self.gate = Gate(self, authoriser)
         self.local_gate = Gate(self, authoriser, routes=False)
 

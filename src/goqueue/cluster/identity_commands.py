@@ -30,6 +30,7 @@ from goqueue.model.errors import (
     LimitReached,
     StalePartitionVersion,
     UnknownKey,
+    UnknownRole,
     UnknownUser,
     UserExists,
 )
@@ -40,6 +41,7 @@ KEYS_MAX = 100_000
 KEYS_PER_USER_MAX = 100  # so that a list of them needs no pages
 ACLS_MAX = 100_000
 ROLES_MAX = 10_000
+MEMBERS_MAX = 10_000  # of a role
 QUOTAS_MAX = 100_000
 
 _Decided = tuple[Decision, None]
@@ -164,18 +166,25 @@ class ChangeAcls(msgspec.Struct, frozen=True, tag="change_acls"):
 
 
 class PutRole(msgspec.Struct, frozen=True, tag="put_role"):
-    """Create a role, or give it other members: all of them, or some more and less."""
+    """Create a role, or add members to one and remove others."""
 
     name: Name
     added: tuple[Name, ...] = ()
     removed: tuple[Name, ...] = ()
+    must_exist: bool = False
 
     def decide(self, metadata: Metadata) -> _Decided:
         known = metadata.roles.get(self.name)
+        if known is None and self.must_exist:
+            raise UnknownRole(self.name)
         if known is None:
             _check_room(metadata.roles, ROLES_MAX, "roles")
         members = set(() if known is None else known.members)
         changed = sorted((members | {*self.added}) - {*self.removed})
+        if len(changed) > MEMBERS_MAX:
+            raise LimitReached(f"A role has at most {MEMBERS_MAX} members; use several roles.")
+        if known is not None and known.members == tuple(changed):
+            return (), None
         return (RoleFact(self.name, tuple(changed)),), None
 
 
@@ -189,6 +198,8 @@ class DeleteRole(msgspec.Struct, frozen=True, tag="delete_role"):
         rules = [
             one for one in metadata.acls.values() if one.value.principal == ROLE_PREFIX + self.name
         ]
+        if known is None and not rules:
+            raise UnknownRole(self.name)
         gone = [Forget(one.key) for one in rules]
         return (*gone, *(() if known is None else (Forget(known.key),))), None
 

@@ -17,6 +17,7 @@ QUOTA_PREFIX = b"quota/"
 SIGNING_SECRET_KEY = b"signing-secret"
 
 _encode_key = msgspec.msgpack.Encoder(order="deterministic").encode
+_acl_decoder = msgspec.msgpack.Decoder(Acl)
 
 
 class UserFact(msgspec.Struct, frozen=True, tag="user", omit_defaults=True):
@@ -101,6 +102,11 @@ class SigningSecretFact(msgspec.Struct, frozen=True, tag="signing_secret"):
 
 
 IdentityFact = UserFact | KeyFact | KeyUseFact | AclFact | RoleFact | QuotaFact | SigningSecretFact
+
+
+def acl_of_key(key: bytes) -> Acl:
+    """Return the rule that a key stands for."""
+    return _acl_decoder.decode(key[len(ACL_PREFIX) :])
 
 
 def quota_key(entity: tuple[tuple[str, str], ...]) -> bytes:

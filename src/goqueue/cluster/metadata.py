@@ -280,6 +280,14 @@ class Metadata:
         if self.signing_secret is not None:
             yield self.signing_secret
 
+    def identity_keys(self) -> set[bytes]:
+        """Return the keys of all entries about users and their rights."""
+        return {
+            key if by_key else prefix + key.encode()
+            for prefix, (table, by_key) in _IDENTITY_TABLES.items()
+            for key in getattr(self, table)
+        }
+
     def snapshot(self) -> bytes:
         """Encode the whole state; equal states give equal bytes on every node."""
         body = _encoder.encode((tuple(self.deleted), encode_decision(self.facts())))

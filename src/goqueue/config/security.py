@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.config.fields import setting
-from goqueue.config.kinds import Login, Principals, Words
+from goqueue.config.fields import choice, setting
+from goqueue.config.kinds import Login, Principals, Switch, Words
+
+AUTO, ON, OFF = "auto", "on", "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,18 @@ class SecuritySettings:
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         Words(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
         "mechanisms that Kafka listeners with authentication offer",
+    )
+    access_control: str = choice(
+        AUTO,
+        (AUTO, ON, OFF),
+        "whether clients may only do what access control lists allow; with `auto`, they are "
+        "enforced if a listener requires authentication or there is an initial administrator; set "
+        "it alike on all nodes",
+    )
+    allow_if_no_acl: bool = setting(
+        False,
+        Switch(),
+        "allow everybody to use a resource that no access control list is about",
     )
     super_users: tuple[str, ...] = setting(
         (),

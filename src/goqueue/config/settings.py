@@ -15,9 +15,9 @@ from goqueue.config.coordinators import (
     TransactionSettings,
 )
 from goqueue.config.fields import About
-from goqueue.config.listeners import FetchSettings, ListenerSettings, SqsSettings
+from goqueue.config.listeners import PLAINTEXT, FetchSettings, ListenerSettings, SqsSettings
 from goqueue.config.node import LoggingSettings, NodeSettings
-from goqueue.config.security import SecuritySettings
+from goqueue.config.security import AUTO, ON, SecuritySettings
 from goqueue.config.storage import (
     CompactionSettings,
     ProducerSettings,
@@ -50,6 +50,15 @@ class Settings:
     logging: LoggingSettings = LoggingSettings()
     # "section.name" to "file goqueue.yaml line 3" and the like; defaults are not listed.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def controls_access(self) -> bool:
+        """Whether clients may only do what access control lists allow."""
+        if self.security.access_control != AUTO:
+            return self.security.access_control == ON
+        names = ("kafka", "http", "registry", "sqs")
+        protocols = {getattr(self.listeners, f"{name}_security") for name in names}
+        return protocols != {PLAINTEXT} or bool(self.security.initial_admin[0])
 
 
 @dataclass(frozen=True, slots=True)

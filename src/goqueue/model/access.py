@@ -23,6 +23,9 @@ class Action(StrEnum):
     DESCRIBE_CONFIGS = "DESCRIBE_CONFIGS"
     ALTER_CONFIGS = "ALTER_CONFIGS"
     IDEMPOTENT_WRITE = "IDEMPOTENT_WRITE"
+    CREATE_TOKENS = "CREATE_TOKENS"
+    DESCRIBE_TOKENS = "DESCRIBE_TOKENS"
+    TWO_PHASE_COMMIT = "TWO_PHASE_COMMIT"
     ALL = "ALL"  # in rules only: every action
 
 
@@ -87,3 +90,56 @@ class Acl(msgspec.Struct, frozen=True, order=True):
     host: Name
     action: Action
     permission: Permission
+
+    def __str__(self) -> str:
+        where = "" if self.host == ANY_HOST else f" from {self.host}"
+        many = f"{self.kind.lower()}s that begin with" if self.is_prefix else self.kind.lower()
+        return f"{self.permission} {self.principal} {self.action} {many} {self.name!r}{where}"
+
+    @property
+    def is_prefix(self) -> bool:
+        return self.pattern is PatternKind.PREFIXED
+
+
+class PatternFilter(StrEnum):
+    """Which patterns a filter with a name selects."""
+
+    LITERAL = "LITERAL"  # the literal pattern of this name
+    PREFIXED = "PREFIXED"  # the prefix of this name
+    ANY = "ANY"  # both
+    MATCH = "MATCH"  # all that apply to a resource of this name
+
+
+class AclFilter(msgspec.Struct, frozen=True):
+    """Selects rules; None stands for any value."""
+
+    kind: ResourceKind | None = None
+    pattern: PatternFilter = PatternFilter.ANY
+    name: Name | None = None
+    principal: Name | None = None
+    host: Name | None = None
+    action: Action | None = None
+    permission: Permission | None = None
+
+    def matches(self, rule: Acl) -> bool:
+        return (
+            self.kind in (None, rule.kind)
+            and self.principal in (None, rule.principal)
+            and self.host in (None, rule.host)
+            and self.action in (None, rule.action)
+            and self.permission in (None, rule.permission)
+            and self._matches_name(rule)
+        )
+
+    def _matches_name(self, rule: Acl) -> bool:
+        pattern, name = self.pattern, self.name
+        if pattern.value != rule.pattern.value and pattern not in _WIDE:
+            return False
+        if name is None or rule.name == name:
+            return True
+        if pattern is not PatternFilter.MATCH:
+            return False
+        return name.startswith(rule.name) if rule.is_prefix else rule.name == ANY_RESOURCE
+
+
+_WIDE = (PatternFilter.ANY, PatternFilter.MATCH)

@@ -62,6 +62,8 @@ AMBIGUOUS = {
     model.UnknownRedrive,
     model.RedriveActive,
     model.RedriveEnded,
+    model.InvalidAcl,
+    model.InvalidRole,
     # Between the nodes of a cluster; a client that meets one shows the broker's text.
     model.NotController,
     model.UnknownNode,

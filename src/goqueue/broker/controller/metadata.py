@@ -162,6 +162,7 @@ class AppliedMetadata:
     def restore(self, snapshot: Snapshot) -> None:
         """Replace the whole state by a snapshot, because this node was too far behind."""
         before = {topic.id: topic for topic in self.metadata.topics()}
+        identities_before = self.metadata.identity_keys()
         self.metadata.restore(snapshot.data)
         self.index = snapshot.last.index
         after = {topic.id for topic in self.metadata.topics()}
@@ -170,6 +171,7 @@ class AppliedMetadata:
             for one in before.values()
             if one.id not in after
         ]
+        gone += [Forget(key) for key in identities_before - self.metadata.identity_keys()]
         changes: Decision = (*gone, *self.metadata.facts())
         for applied in self._applied:
             applied(changes)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from goqueue.broker.gate.areas.access import AccessArea
+from goqueue.broker.gate.areas.acls import AclsArea
 from goqueue.broker.gate.areas.cluster import ClusterArea
 from goqueue.broker.gate.areas.configs import ConfigsArea
 from goqueue.broker.gate.areas.dead_letters import DeadLettersArea
@@ -56,6 +57,7 @@ class Gate:
         dispatcher = Dispatcher(broker, authoriser)
         self.authentication = Authentication(broker)
         self.access = AccessArea(dispatcher)
+        self.acls = AclsArea(dispatcher)
         self.cluster = ClusterArea(dispatcher)
         self.configs = ConfigsArea(dispatcher)
         self.group_offsets = GroupOffsetsArea(dispatcher)

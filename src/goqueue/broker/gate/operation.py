@@ -95,11 +95,15 @@ class Authoriser:
     def replace(self, policy: Policy | None) -> None:
         """Replace the policy, and drop all access that was granted under the old one."""
         self.policy = policy
+        self.changed()
+
+    def changed(self) -> None:
+        """Drop all access that was granted, because the rules of the policy have changed."""
         for changed in self._on_change:
             changed()
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever the policy is replaced."""
+        """Call `changed` whenever the policy or its rules change."""
         self._on_change.append(changed)
 
     def authorise(self, session: Session, operation: Operation, arguments: Arguments) -> None:

@@ -18,6 +18,16 @@ class AccessDenied(GoQueueError):
         super().__init__(f"{principal} may not {action} {resource}; request that permission.")
 
 
+class InvalidAcl(GoQueueError):
+    """A rule that cannot be stored, because it could never apply."""
+
+    code = "invalid_acl"
+
+
+class InvalidRole(GoQueueError):
+    code = "invalid_role"
+
+
 class AuthenticationRequired(GoQueueError):
     code = "authentication_required"
 

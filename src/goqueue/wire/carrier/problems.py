@@ -168,6 +168,8 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.AuthenticationRequired: 401,
     errors.AuthenticationFailed: 401,
     errors.TooManyFailures: 429,
+    errors.InvalidAcl: 400,
+    errors.InvalidRole: 400,
     errors.InvalidCredential: 400,
     errors.UnknownUser: 404,
     errors.UserExists: 409,

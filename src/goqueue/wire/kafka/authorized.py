@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from goqueue.model.session import Session
 
 # The codes of operations in access control lists.
-_NUMBERS: Final[Mapping[Action, int]] = {
+ACTION_CODES: Final[Mapping[Action, int]] = {
+    Action.ALL: 2,
     Action.READ: 3,
     Action.WRITE: 4,
     Action.CREATE: 5,
@@ -26,6 +27,9 @@ _NUMBERS: Final[Mapping[Action, int]] = {
     Action.DESCRIBE_CONFIGS: 10,
     Action.ALTER_CONFIGS: 11,
     Action.IDEMPOTENT_WRITE: 12,
+    Action.CREATE_TOKENS: 13,
+    Action.DESCRIBE_TOKENS: 14,
+    Action.TWO_PHASE_COMMIT: 15,
 }
 _ON_TOPIC: Final = (
     Action.READ,
@@ -70,7 +74,7 @@ def on_group(gate: Gate, session: Session, name: str) -> int:
 
 
 def _bits(actions: Iterable[Action]) -> int:
-    return sum(1 << _NUMBERS[one] for one in actions)
+    return sum(1 << ACTION_CODES[one] for one in actions)
 
 
 NOT_ASKED_FOR: Final = -(1 << 31)

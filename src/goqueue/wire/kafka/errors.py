@@ -55,6 +55,7 @@ class ErrorCode(IntEnum):
     CONCURRENT_TRANSACTIONS = 51
     TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
@@ -163,6 +164,8 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.AuthenticationRequired: ErrorCode.SASL_AUTHENTICATION_FAILED,
     errors.AuthenticationFailed: ErrorCode.SASL_AUTHENTICATION_FAILED,
     errors.TooManyFailures: ErrorCode.SASL_AUTHENTICATION_FAILED,
+    errors.InvalidAcl: ErrorCode.INVALID_REQUEST,
+    errors.InvalidRole: ErrorCode.INVALID_REQUEST,
     errors.InvalidCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.UnknownUser: ErrorCode.RESOURCE_NOT_FOUND,
     errors.UserExists: ErrorCode.DUPLICATE_RESOURCE,

@@ -23,8 +23,8 @@ FIELDS_MAX = 5000  # more than a full batch with all attributes has
 DEPTH_MAX = 8  # more than any parameter of any action has
 _SPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
-# A parser would read a raw carriage return as a line feed. `xml.sax.saxutils` would do this too, but
-# loads an HTTP client: a megabyte.
+# A parser would read a raw carriage return as a line feed. `xml.sax.saxutils` would do this too,
+# but loads an HTTP client: a megabyte.
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
 
 Form = dict[str, str]

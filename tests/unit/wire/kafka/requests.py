@@ -22,11 +22,14 @@ from goqueue.wire.kafka.messages import (
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -545,6 +548,38 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
     ),
     "ConsumerGroupDescribe": lambda version, one: (
         consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[one.consumer_group])
+    ),
+    "CreateAcls": lambda version, one: create_acls.CreateAclsRequest(
+        creations=[
+            create_acls.AclCreation(
+                resource_type=TOPIC_RESOURCE,
+                resource_name=one.topic,
+                principal="User:alice",
+                host="*",
+                operation=3,
+                permission_type=3,
+            )
+        ]
+    ),
+    "DescribeAcls": lambda version, one: describe_acls.DescribeAclsRequest(
+        resource_type_filter=TOPIC_RESOURCE,
+        resource_name_filter=one.topic,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    ),
+    "DeleteAcls": lambda version, one: delete_acls.DeleteAclsRequest(
+        filters=[
+            delete_acls.DeleteAclsFilter(
+                resource_type_filter=TOPIC_RESOURCE,
+                resource_name_filter=one.topic,
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            )
+        ]
     ),
     "DescribeTopicPartitions": lambda version, one: (
         describe_topic_partitions.DescribeTopicPartitionsRequest(

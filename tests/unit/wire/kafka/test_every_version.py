@@ -29,8 +29,12 @@ ALWAYS_SUCCEED = {
     "Produce",
     "ListPartitionReassignments",
 }
-# A node that is alone leads everything, and there is no other one to forget.
+# A node that is alone leads everything, and there is no other one to forget. Rules would have no
+# effect, because access control is off.
 NOTHING_TO_DO = {
+    "CreateAcls": {ErrorCode.SECURITY_DISABLED},
+    "DescribeAcls": {ErrorCode.SECURITY_DISABLED},
+    "DeleteAcls": {ErrorCode.SECURITY_DISABLED},
     "ElectLeaders": {ErrorCode.ELECTION_NOT_NEEDED},
     "UnregisterBroker": {ErrorCode.BROKER_ID_NOT_REGISTERED},
 }

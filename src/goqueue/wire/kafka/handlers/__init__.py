@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from goqueue.wire.kafka.handlers import (
+    acls,
     cluster,
     configs,
     fetch,
@@ -45,6 +46,9 @@ HANDLERS: Mapping[int, Callable[[Any, Any, Any], Any]] = {
     26: transactions.end_txn,
     27: transaction_admin.write_txn_markers,
     28: transactions.txn_offset_commit,
+    29: acls.describe_acls,
+    30: acls.create_acls,
+    31: acls.delete_acls,
     32: configs.describe_configs,
     33: configs.alter_configs,
     34: quorum.alter_replica_log_dirs,
