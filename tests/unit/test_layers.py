@@ -52,6 +52,7 @@ _HTTP_BODIES = (
     "schedules",
     "topics",
     "transactions",
+    "users",
 )
 CODEC_MODULES = (
     *(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api")),

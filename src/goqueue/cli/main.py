@@ -23,6 +23,8 @@ COMMANDS = (
     "schedule",
     "schema",
     "txn",
+    "user",
+    "key",
     "cluster",
     "pipeline",
     "config",

@@ -51,6 +51,7 @@ from goqueue.wire.http.bodies.cluster import (
     Voters,
 )
 from goqueue.wire.http.bodies.groups import PartitionLag as GroupPartitionLag
+from goqueue.wire.http.bodies.users import Key, NewKey, User, Whoami
 
 __all__ = [
     "AsyncClient",
@@ -72,12 +73,14 @@ __all__ = [
     "Drain",
     "GroupPartitionLag",
     "HttpSettings",
+    "Key",
     "Lanes",
     "LetterFilter",
     "Message",
     "MessageReader",
     "MoveResult",
     "MovingPartition",
+    "NewKey",
     "Node",
     "Outgoing",
     "Page",
@@ -105,6 +108,8 @@ __all__ = [
     "Tally",
     "Transaction",
     "Unreachable",
+    "User",
     "Voter",
     "Voters",
+    "Whoami",
 ]

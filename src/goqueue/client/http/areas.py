@@ -17,8 +17,10 @@ from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
+from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
 from goqueue.wire.http.bodies.schedules import ScheduleEntry
+from goqueue.wire.http.bodies.users import User
 
 _PAGE = 1000
 
@@ -225,6 +227,73 @@ class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
             if page.cursor == cursor or not page.cursor:
                 return
             cursor = page.cursor
+
+
+class Users(Shell[UserRequests]):
+    """Users."""
+
+    whoami = call(UserRequests.whoami)
+    list_page = call(UserRequests.list_page)
+    get = call(UserRequests.get)
+    create = call(UserRequests.create)
+    set_password = call(UserRequests.set_password)
+    disable = call(UserRequests.disable)
+    enable = call(UserRequests.enable)
+    delete = call(UserRequests.delete)
+
+    def list_all(self, *, prefix: str = "") -> Iterator[User]:
+        """Yield all users by name, fetched page by page."""
+        cursor = ""
+        while True:
+            page = self.list_page(prefix=prefix, limit=_PAGE, cursor=cursor)
+            yield from page.users
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class AsyncUsers(AsyncShell[UserRequests]):
+    """Users."""
+
+    whoami = async_call(UserRequests.whoami)
+    list_page = async_call(UserRequests.list_page)
+    get = async_call(UserRequests.get)
+    create = async_call(UserRequests.create)
+    set_password = async_call(UserRequests.set_password)
+    disable = async_call(UserRequests.disable)
+    enable = async_call(UserRequests.enable)
+    delete = async_call(UserRequests.delete)
+
+    async def list_all(self, *, prefix: str = "") -> AsyncIterator[User]:
+        """Yield all users by name, fetched page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_page(prefix=prefix, limit=_PAGE, cursor=cursor)
+            for one in page.users:
+                yield one
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class Keys(Shell[KeyRequests]):
+    """Keys of users."""
+
+    list_all = call(KeyRequests.list_all)
+    get = call(KeyRequests.get)
+    create = call(KeyRequests.create)
+    rotate = call(KeyRequests.rotate)
+    delete = call(KeyRequests.delete)
+
+
+class AsyncKeys(AsyncShell[KeyRequests]):
+    """Keys of users."""
+
+    list_all = async_call(KeyRequests.list_all)
+    get = async_call(KeyRequests.get)
+    create = async_call(KeyRequests.create)
+    rotate = async_call(KeyRequests.rotate)
+    delete = async_call(KeyRequests.delete)
 
 
 class Node(Shell[NodeRequests]):

@@ -20,10 +20,12 @@ from goqueue.client.http.areas import (
     AsyncCluster,
     AsyncDeadLetters,
     AsyncGroups,
+    AsyncKeys,
     AsyncNode,
     AsyncQueue,
     AsyncSchedules,
     AsyncTopics,
+    AsyncUsers,
 )
 from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.consumers.async_consumer import AsyncConsumer
@@ -47,6 +49,7 @@ from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
+from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.schemas import AsyncSchemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import AsyncShell, async_call
@@ -75,6 +78,8 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self.queries = AsyncQueries(QueryRequests(), self._transport)
         self.schedules = AsyncSchedules(ScheduleRequests(), self._transport)
         self.schemas = AsyncSchemas(SchemaRequests(), self._transport)
+        self.users = AsyncUsers(UserRequests(), self._transport)
+        self.keys = AsyncKeys(KeyRequests(), self._transport)
         self.node = AsyncNode(NodeRequests(), self._transport)
         self.cluster = AsyncCluster(ClusterRequests(), self._transport)
 

@@ -17,7 +17,17 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from goqueue.client.http.areas import Cluster, DeadLetters, Groups, Node, Queue, Schedules, Topics
+from goqueue.client.http.areas import (
+    Cluster,
+    DeadLetters,
+    Groups,
+    Keys,
+    Node,
+    Queue,
+    Schedules,
+    Topics,
+    Users,
+)
 from goqueue.client.http.batching import ProducerSettings
 from goqueue.client.http.consumers.consumer import Consumer
 from goqueue.client.http.consumers.membership import Membership, OnRebalance, StreamSettings
@@ -40,6 +50,7 @@ from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
+from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.schemas import Schemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
 from goqueue.client.http.shells import Shell, call
@@ -63,6 +74,8 @@ class Client(Shell[MessageRequests]):
         self.queries = Queries(QueryRequests(), self._transport)
         self.schedules = Schedules(ScheduleRequests(), self._transport)
         self.schemas = Schemas(SchemaRequests(), self._transport)
+        self.users = Users(UserRequests(), self._transport)
+        self.keys = Keys(KeyRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)
         self.cluster = Cluster(ClusterRequests(), self._transport)
 

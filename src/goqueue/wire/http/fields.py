@@ -55,6 +55,7 @@ QueryId = Annotated[
     str, Meta(min_length=1, max_length=100, pattern=r"^[a-zA-Z0-9._-]+$", examples=["totals"])
 ]
 Epoch = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Number of an epoch of a query.")]
+KeyId = Annotated[str, Meta(min_length=1, max_length=128)]
 ScheduleId = Annotated[str, Meta(min_length=1, max_length=100)]
 Priority = Literal["critical", "high", "normal", "low", "background"]
 Acks = Literal["all", "leader", "none"]

@@ -12,6 +12,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.problems import STATUSES, HttpError, Problem
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http import fields
+from goqueue.wire.http.bodies.users import UserName
 
 API_VERSION = "v1"
 REF = "#/components/schemas/{name}"
@@ -27,6 +28,8 @@ PATH_KINDS: dict[str, Any] = {
     "query": fields.QueryId,
     "epoch": fields.Epoch,
     "node": fields.NodeId,
+    "user": UserName,
+    "key_id": fields.KeyId,
 }
 _EXAMPLES: dict[str, object] = {
     "topic": "orders",
@@ -39,6 +42,8 @@ _EXAMPLES: dict[str, object] = {
     "transaction_id": "AQAAAAAAAAAAAAAAAAAAAAAAAA",
     "query": "totals",
     "epoch": 0,
+    "user": "alice",
+    "key_id": "abcdefghijklmnop",
 }
 _AREAS = {
     "topics": "Topics, their partitions and their settings.",
@@ -50,6 +55,7 @@ _AREAS = {
     "schedules": "Messages with a delivery time in the future.",
     "transactions": "Messages, offsets and acknowledgements that take effect atomically.",
     "queries": "Streaming queries: prepared transactions, committed as epochs exactly once.",
+    "users": "Users, their passwords and their keys.",
     "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",
 }

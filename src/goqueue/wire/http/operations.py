@@ -12,6 +12,7 @@ from goqueue.wire.http.queue_operations import QUEUE_GROUPS
 from goqueue.wire.http.schedule_operations import SCHEDULES
 from goqueue.wire.http.topic_operations import TOPICS
 from goqueue.wire.http.transaction_operations import TRANSACTIONS
+from goqueue.wire.http.user_operations import USERS
 
 OPERATIONS = (
     *TOPICS,
@@ -23,6 +24,7 @@ OPERATIONS = (
     *SCHEDULES,
     *TRANSACTIONS,
     *QUERIES,
+    *USERS,
     *CLUSTER,
     *NODE,
 )

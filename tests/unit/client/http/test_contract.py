@@ -30,6 +30,7 @@ from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
+from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.delivery import LaneStats, PartitionStats, QueueSettings, Totals
 from goqueue.model.errors import StaleReceipt
 from goqueue.model.names import TopicPartition
@@ -48,9 +49,22 @@ MEMBER = MemberRequests("g", "m", "i")
 TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
 QUERIES = QueryRequests()
 CLUSTER = ClusterRequests()
+USERS, KEYS = UserRequests(), KeyRequests()
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
+    "whoami": USERS.whoami(),
+    "listUsers": USERS.list_page(prefix="a", limit=5, cursor="b"),
+    "createUser": USERS.create("alice", "correct horse", tenant="acme"),
+    "showUser": USERS.get("alice"),
+    "changeUser": USERS.disable("alice"),
+    "deleteUser": USERS.delete("alice"),
+    "setPassword": USERS.set_password("alice", "correct horse"),
+    "listKeys": KEYS.list_all("alice"),
+    "createKey": KEYS.create("alice", kind="access", description="d", expires_at=NOON),
+    "showKey": KEYS.get("k"),
+    "rotateKey": KEYS.rotate("k", overlap=60, ttl=3600),
+    "deleteKey": KEYS.delete("k"),
     "showCluster": CLUSTER.info(),
     "showClusterHealth": CLUSTER.health(),
     "listNodes": CLUSTER.nodes(),
