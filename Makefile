@@ -28,7 +28,7 @@ KAFKA_CLIENTS_JAR := .cache/kafka-clients-$(KAFKA_CLIENTS_VERSION).jar
 .PHONY: help setup setup-test setup-spark setup-bench java kcat curl peers serve cluster test test-unit \
 	test-simulation test-integration test-spark test-cluster kafka-answers check format \
 	bench bench-peers bench-page demo explore simulate simulate-cluster campaign \
-	campaign-transactions campaign-cluster campaign-everything judge-kafka judge-spark lock codecs docs-settings docs-operations postman clean
+	campaign-transactions campaign-cluster campaign-everything judge-kafka judge-security judge-spark lock codecs docs-settings docs-operations postman clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' \
@@ -208,6 +208,9 @@ campaign-everything: $(TEST_STAMP) ## Break machines under clients of every kind
 # It needs Java, and Maven for the jars of Kafka. ARGS=--record writes Kafka's answers down for the tests.
 judge-kafka: $(TEST_STAMP) java ## Send the same requests to Apache Kafka and compare the answers
 	$(BIN)/python -m tests.judge $(ARGS)
+
+judge-security: $(TEST_STAMP) java ## Test TLS and SASL of the client against Apache Kafka
+	$(BIN)/python -m tests.judge.client_security $(ARGS)
 
 # Maven fetches the connector.
 judge-spark: setup-test ## Read with Spark's own Kafka source too, option by option, and compare

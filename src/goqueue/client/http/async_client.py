@@ -51,7 +51,7 @@ from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.schemas import AsyncSchemas
-from goqueue.client.http.settings import ADDRESS_DEFAULT, HttpSettings
+from goqueue.client.http.settings import ADDRESS_DEFAULT, Access, HttpSettings, secured
 from goqueue.client.http.shells import AsyncShell, async_call
 from goqueue.client.http.steps import run_steps_async
 from goqueue.client.http.transactions import (
@@ -61,17 +61,40 @@ from goqueue.client.http.transactions import (
     Script,
 )
 from goqueue.client.http.transport import AsyncTransport
+from goqueue.client.security.http import ClientCertificate
+from goqueue.client.security.settings import Secret
 from goqueue.wire.http.bodies.groups import PartitionReset
 from goqueue.wire.http.fields import Start
 
 
 class AsyncClient(AsyncShell[MessageRequests]):
-    """A client of the HTTP API of a broker."""
+    """A client of the HTTP API of a broker.
+
+    It sends an API key, or a user and a password: arguments, else `settings.login`, else the
+    environment (GOQUEUE_API_KEY, or GOQUEUE_USER and GOQUEUE_PASSWORD). An https address is
+    verified with `ca_file`, GOQUEUE_CA_FILE, or the authorities of the system. A client
+    certificate is one PEM file, or two: the certificate and its key.
+    """
 
     def __init__(
-        self, address: str = ADDRESS_DEFAULT, settings: HttpSettings | None = None
+        self,
+        address: str = ADDRESS_DEFAULT,
+        settings: HttpSettings | None = None,
+        *,
+        api_key: Secret | None = None,
+        username: str | None = None,
+        password: Secret | None = None,
+        ca_file: str | None = None,
+        client_certificate: ClientCertificate | None = None,
     ) -> None:
-        super().__init__(MessageRequests(), AsyncTransport(address, settings or HttpSettings()))
+        access = Access(
+            api_key=api_key,
+            username=username,
+            password=password,
+            ca_file=ca_file,
+            client_certificate=client_certificate,
+        )
+        super().__init__(MessageRequests(), AsyncTransport(*secured(address, settings, access)))
         self.topics = AsyncTopics(TopicRequests(), self._transport)
         self.groups = AsyncGroups(GroupRequests(), self._transport)
         self.transactions = AsyncTransactions(TransactionRequests(), self._transport)

@@ -7,14 +7,16 @@ decides about retries.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
 import httpx
 
+from goqueue.client.errors import TlsFailed
 from goqueue.client.http.failures import (
     Failure,
     answer_late,
@@ -24,7 +26,10 @@ from goqueue.client.http.failures import (
 )
 from goqueue.client.http.request import Repeat, Request
 from goqueue.client.http.settings import HttpSettings, RetrySettings, base_url
-from goqueue.model.errors import InvalidRequest
+from goqueue.client.security.http import HttpLogin
+from goqueue.client.security.settings import TlsSettings
+from goqueue.client.security.tls import context_of, permanent_failure
+from goqueue.model.errors import GoQueueError, InvalidRequest
 
 T = TypeVar("T")
 
@@ -158,11 +163,27 @@ def _options(url: str, settings: HttpSettings) -> dict[str, Any]:
             max_keepalive_connections=settings.connections_max,
             keepalive_expiry=settings.idle_ms_max / 1000,
         ),
+        "auth": None if settings.login is None else _Authorization(settings.login),
         # A proxy for web pages would interrupt long polls.
         "trust_env": False,
         # Loading the CA certificates takes 20 ms, so it is done for https only.
-        "verify": url.lower().startswith("https://"),
+        "verify": _is_https(url) and context_of(settings.tls or TlsSettings()),
     }
+
+
+class _Authorization(httpx.Auth):
+    """Adds the header when a request is sent, so that a rotated secret is used at once."""
+
+    def __init__(self, login: HttpLogin) -> None:
+        self._login = login
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["authorization"] = self._login.header()
+        yield request
+
+
+def _is_https(url: str) -> bool:
+    return url.lower().startswith("https://")
 
 
 def _arguments(request: Request[Any], settings: HttpSettings) -> dict[str, Any]:
@@ -188,8 +209,22 @@ def _failure_of(
     reason = str(error) or type(error).__name__
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
         return Failure(InvalidRequest(f"{url} is not a valid address: {reason}."), is_passing=False)
+    if (failed := _tls_failure(error, url)) is not None:
+        return Failure(failed, is_passing=False)
     if isinstance(error, _NOT_SENT):
         return unreachable(url, reason)
     if isinstance(error, httpx.TimeoutException):
         return answer_late(url, _answer_seconds(request, settings))
     return answer_lost(url, reason)
+
+
+def _tls_failure(error: BaseException | None, url: str) -> GoQueueError | None:
+    """Return the error of a handshake that fails every time; None for other failures."""
+    # A TLS listener answers a request without TLS by an alert, which is no HTTP response.
+    if not _is_https(url) and "\\x15\\x03" in str(error):
+        return TlsFailed(f"{url} requires TLS; write https://.")
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return permanent_failure(error, url)
+        error = error.__cause__ or error.__context__
+    return None
