@@ -192,10 +192,13 @@ class KafkaNode:
         self._kafka.close()
 
 
-def goqueue(name: str, home: Path, settings: Mapping[str, Any]) -> Server:
-    """A GoQueue node, not yet started."""
+def goqueue(
+    name: str, home: Path, settings: Mapping[str, Any], *, checkout: Path = REPOSITORY
+) -> Server:
+    """A GoQueue node, not yet started, of this or another checkout that is set up."""
+    python = sys.executable if checkout == REPOSITORY else str(checkout / ".venv/bin/python")
     command = [
-        *(sys.executable, "-m", "goqueue", "serve"),
+        *(python, "-m", "goqueue", "serve"),
         *("--data-dir", str(home / "data"), "--listen-kafka", "127.0.0.1:0"),
         *("--listen-http", "127.0.0.1:0", "--listen-registry", "127.0.0.1:0"),
         *("--listen-sqs", "127.0.0.1:0"),
