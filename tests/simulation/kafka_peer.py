@@ -14,12 +14,21 @@ from goqueue.wire.kafka.messages import API_BY_NAME
 from goqueue.wire.parts import FileRange, Part
 
 Run = Callable[[Callable[[], bool]], None]
+OPEN = ListenerRules("kafka")
 
 
 class KafkaPeer:
     """One connection. `run` lets time go by until something is so."""
 
-    def __init__(self, front: FrontEnd, run: Run, *, client_id: str = "peer") -> None:
+    def __init__(
+        self,
+        front: FrontEnd,
+        run: Run,
+        *,
+        client_id: str = "peer",
+        rules: ListenerRules = OPEN,
+        host: str = "192.0.2.1",
+    ) -> None:
         self.received = b""
         self.is_closed = False
         self.is_unblocked = False
@@ -27,7 +36,7 @@ class KafkaPeer:
         self._run = run
         self._correlation_id = 0
         self.connection = front.connect(
-            ConnectedClient("192.0.2.1", ListenerRules("kafka")),
+            ConnectedClient(host, rules),
             send=self._take,
             close=self._close,
             unblock=self._unblock,

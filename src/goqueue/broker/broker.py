@@ -15,6 +15,7 @@ from goqueue.broker.controller.node import Environment, new_id
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
+from goqueue.broker.gate.authentication import Authentication
 from goqueue.broker.gate.operation import Authoriser
 from goqueue.broker.identities.access import Access
 from goqueue.broker.identities.identities import Identities
@@ -140,8 +141,9 @@ class Broker:
         )
         if settings.controls_access:
             authoriser.replace(self.access)
-        self.gate = Gate(self, authoriser)
-        self.local_gate = Gate(self, authoriser, routes=False)
+        authentication = Authentication(self)
+        self.gate = Gate(self, authoriser, authentication)
+        self.local_gate = Gate(self, authoriser, authentication, routes=False)
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.config.fields import choice, setting
+from goqueue.config.fields import choice, duration, setting
 from goqueue.config.kinds import Login, Principals, Switch, Words
 
 AUTO, ON, OFF = "auto", "on", "off"
+
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +17,8 @@ class SecuritySettings:
     """Who may do what. How clients authenticate is a matter of each listener."""
 
     sasl_mechanisms: tuple[str, ...] = setting(
-        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        Words(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+        SASL_MECHANISMS,
+        Words(SASL_MECHANISMS),
         "mechanisms that Kafka listeners with authentication offer",
     )
     access_control: str = choice(
@@ -30,6 +32,12 @@ class SecuritySettings:
         False,
         Switch(),
         "allow everybody to use a resource that no access control list is about",
+    )
+    connections_max_reauth_ms: int = duration(
+        0,
+        "time after which a Kafka client must authenticate again on its connection, which it does "
+        "by itself (KIP-368); 0 requires it only when a token or key expires",
+        least=0,
     )
     super_users: tuple[str, ...] = setting(
         (),

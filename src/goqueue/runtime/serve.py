@@ -313,6 +313,7 @@ def _limits(settings: Settings) -> Limits:
         requests_in_flight_max=settings.listeners.requests_in_flight_max,
         fetch_bytes_max=settings.fetch.bytes_max,
         fetch_sessions_max=settings.fetch.sessions_max,
+        session_ms_max=settings.security.connections_max_reauth_ms,
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goqueue.model.credentials import ScramMechanism, ScramVerifier
 from goqueue.model.errors import AuthenticationFailed, MalformedRequest
@@ -24,7 +27,9 @@ def conversation(
     )
 
 
-def proof_of(mechanism: ScramMechanism, password: str, first: str, answer: str) -> bytes:
+def proof_of(
+    mechanism: ScramMechanism, password: str, first: str, answer: str, binding: bytes = b"n,,"
+) -> bytes:
     """The second message of an honest client."""
     fields = dict(part.split("=", 1) for part in answer.split(","))
     salt, iterations = base64.b64decode(fields["s"]), int(fields["i"])
@@ -32,7 +37,7 @@ def proof_of(mechanism: ScramMechanism, password: str, first: str, answer: str) 
     name = mechanism.hash_name
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
-    without_proof = f"c=biws,r={fields['r']}"
+    without_proof = f"c={base64.b64encode(binding).decode()},r={fields['r']}"
     signed = f"{first[3:]},{answer},{without_proof}".encode()
     signature = hmac.digest(stored_key, signed, name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -81,6 +86,14 @@ def test_the_salt_of_an_unknown_user_does_not_change() -> None:
         b"n,,m=ext,n=ada,r=x",
         b"n,,n=ada,r=",
         b"\xff\xfe",
+        b"n,,r=x,n=ada",
+        b"n,,n=,r=x",
+        b"n,,n=ada,r=a b",
+        b"n,,n=a=41da,r=x",
+        b"n,,n=ada=,r=x",
+        b"n,b=x,n=ada,r=x",
+        b"n,,n=ada,r=x,m=required",
+        b"n,,n=ada,r=x,tokenauth=true",
         b"n,,n=ada,r=" + b"x" * 5_000,
     ],
 )
@@ -95,6 +108,77 @@ def test_what_is_no_proof_is_refused(message: bytes) -> None:
     talk.answer(b"n,,n=ada,r=n")
     with pytest.raises((MalformedRequest, AuthenticationFailed)):
         talk.answer(message)
+
+
+@pytest.mark.parametrize("first", ["n,a=ada,n=ada,r=c", "y,,n=ada,r=c", "n,,n=ada,r=c,x=ignored"])
+def test_variants_of_the_first_message_are_accepted(first: str) -> None:
+    talk = conversation(make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT))
+    answer = talk.answer(first.encode()).decode()
+    header, at = first[: first.index("n=ada")], first.index("n=ada")
+    bare = "n,," + first[at:]
+    proof = proof_of(ScramMechanism.SHA_256, "pencil-case", bare, answer, header.encode())
+    assert talk.answer(proof).startswith(b"v=")
+
+
+def test_nobody_acts_as_another_user() -> None:
+    talk = conversation(make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT))
+    with pytest.raises(AuthenticationFailed):
+        talk.answer(b"n,a=admin,n=ada,r=x")
+
+
+@pytest.mark.parametrize("binding", [b"y,,", b"p=tls-unique,,x", b"n,a=ada,", b""])
+def test_another_channel_binding_than_at_the_start_is_refused(binding: bytes) -> None:
+    talk = conversation(make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT))
+    first = "n,,n=ada,r=c"
+    answer = talk.answer(first.encode()).decode()
+    proof = proof_of(ScramMechanism.SHA_256, "pencil-case", first, answer, binding)
+    with pytest.raises(AuthenticationFailed):
+        talk.answer(proof)
+
+
+def test_a_proof_gets_one_attempt() -> None:
+    talk = conversation(make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT))
+    first = "n,,n=ada,r=c"
+    answer = talk.answer(first.encode()).decode()
+    with pytest.raises(AuthenticationFailed):
+        talk.answer(proof_of(ScramMechanism.SHA_256, "pencil-cases", first, answer))
+    with pytest.raises(MalformedRequest):
+        talk.answer(proof_of(ScramMechanism.SHA_256, "pencil-case", first, answer))
+    assert not talk.is_done
+
+
+def test_a_client_cannot_use_the_made_up_verifier() -> None:
+    """Its keys are known, so a client can compute a proof that fits them."""
+    talk = conversation(None)
+    first = "n,,n=nobody,r=c"
+    answer = talk.answer(first.encode()).decode()
+    without_proof = f"c=biws,r={answer.split(',')[0][2:]}"
+    proof = base64.b64encode(bytes(32)).decode()
+    with pytest.raises(AuthenticationFailed):
+        talk.answer(f"{without_proof},p={proof}".encode())
+
+
+@given(messages=st.lists(st.binary(max_size=60), min_size=1, max_size=3))
+def test_random_messages_are_refused(messages: list[bytes]) -> None:
+    talk = conversation(make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT))
+    for message in messages:
+        with suppress(MalformedRequest, AuthenticationFailed):
+            talk.answer(message)
+    assert not talk.is_done
+
+
+@given(data=st.data())
+def test_a_changed_proof_is_refused(data: st.DataObject) -> None:
+    verifier = make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT)
+    talk = conversation(verifier)
+    first = "n,,n=ada,r=c"
+    answer = talk.answer(first.encode()).decode()
+    proof = bytearray(proof_of(ScramMechanism.SHA_256, "pencil-case", first, answer))
+    # The last two characters have bits that base64 ignores.
+    at = data.draw(st.integers(0, len(proof) - 3))
+    proof[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises((MalformedRequest, AuthenticationFailed)):
+        talk.answer(bytes(proof))
 
 
 def test_a_finished_conversation_takes_no_more() -> None:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
+from goqueue.broker.gate.logins import BearerLogin, Login, PlainLogin, ScramLogin
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.credentials import KeyKind, ScramMechanism
 from goqueue.model.errors import AuthenticationFailed, GoQueueError, TooManyFailures
 from goqueue.model.observer import interested
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
-from goqueue.tenancy import keys
+from goqueue.tenancy import keys, sasl
 from goqueue.tenancy.failures import Failures
 from goqueue.tenancy.scram import NONCE_BYTES, ScramConversation
 
@@ -37,8 +38,22 @@ class Signer(NamedTuple):
     session: Session
 
 
+class Watch:
+    """A session that lasts longer than a request, and what to do when it must end."""
+
+    __slots__ = ("_owner", "ended", "session")
+
+    def __init__(self, owner: Authentication, session: Session, ended: Callable[[], None]) -> None:
+        self._owner = owner
+        self.session = session
+        self.ended = ended
+
+    def cancel(self) -> None:
+        self._owner.unwatch(self)
+
+
 class Authentication:
-    """Turns credentials into sessions."""
+    """Turns credentials into sessions. The gates of a node share it."""
 
     def __init__(self, broker: Broker) -> None:
         self._clock = broker.clock
@@ -46,22 +61,27 @@ class Authentication:
         self._identities = broker.identities
         self._failures = Failures()
         self._observer = interested(broker.observer, ("authenticated",))
+        self._watched: dict[str, set[Watch]] = {}  # by principal and by the id of the key
+        self._identities.on_change(self._changed)
 
     def session(self, client: ConnectedClient) -> Session:
         """Return the session of a new connection."""
         return Session(client.rules.name, client_host=client.host)
 
     def password(self, session: Session, name: str, password: str) -> Promise[Session]:
-        """Check a user and its password, or the id of an API key and the key."""
+        """Check a user and its password, or an API key, which is given with any name."""
         return promised(self._password(session, name, password))
 
     async def _password(self, session: Session, name: str, password: str) -> Session:
         if password.startswith(keys.API_PREFIX):
             return self.api_key(session, password)
-        self._check_wait(session, name, BASIC)
-        if not await self._identities.check_password(name, password):
-            self._failed(session, name, BASIC)
-        return self._succeeded(session, name, BASIC)
+        self.check_wait(session, name, BASIC)
+        is_right = await self._identities.check_password(
+            name, password, admit=lambda: self.check_wait(session, name, BASIC)
+        )
+        if not is_right:
+            self.failed(session, name, BASIC)
+        return self.succeeded(session, name, BASIC)
 
     def bearer(self, session: Session, token: str) -> Promise[Session]:
         """Check a bearer token: an API key."""
@@ -74,18 +94,22 @@ class Authentication:
         """Check an API key; raise unless it is valid."""
         given = keys.read_api_key(text)
         name = "" if given is None else given.id
-        self._check_wait(session, name, BEARER)
+        self.check_wait(session, name, BEARER)
         key = None if given is None else self._identities.key(given.id, KeyKind.API)
         if given is None or key is None or not keys.is_secret(key, given.secret):
-            self._failed(session, name, BEARER)
-        assert key is not None
+            self.failed(session, name, BEARER)
+        self._failures.succeeded(session.client_host, name)
+        self._observe(session, key.user, BEARER)
         self._identities.key_uses.note(key.id)
-        made = self._succeeded(session, key.user, BEARER, expires_ms=key.expires_ms)
-        return msgspec.structs.replace(made, key_id=key.id)
+        return self._session_of(session, key.user, BEARER, key.expires_ms, key.id)
 
-    def scram(self, session: Session, mechanism: ScramMechanism) -> ScramLogin:
-        """Begin a conversation in which the client proves that it knows a password."""
-        return ScramLogin(self, session, self._conversation(mechanism))
+    def login(self, session: Session, mechanism: str) -> Login:
+        """Begin an exchange of SASL messages."""
+        if mechanism == sasl.PLAIN:
+            return PlainLogin(self, session)
+        if mechanism == sasl.OAUTHBEARER:
+            return BearerLogin(self, session)
+        return ScramLogin(self, session, self._conversation(ScramMechanism(mechanism)))
 
     def _conversation(self, mechanism: ScramMechanism) -> ScramConversation:
         return ScramConversation(
@@ -100,17 +124,17 @@ class Authentication:
 
         The caller verifies a signature and then reports `signed` or `signature_failed`.
         """
-        self._check_wait(session, key_id, SIGNATURE)
+        self.check_wait(session, key_id, SIGNATURE)
         key = self._identities.key(key_id, KeyKind.ACCESS)
         secret = self._identities.access_secret(key_id)
         if key is None or secret is None:
             return None
-        made = self._session_of(session, key.user, SIGNATURE, key.expires_ms)
-        return Signer(secret, msgspec.structs.replace(made, key_id=key_id))
+        made = self._session_of(session, key.user, SIGNATURE, key.expires_ms, key.id)
+        return Signer(secret, made)
 
     def configured_signer(self, session: Session, key_id: str, secret: str) -> Signer:
         """Return who signs with a key of the settings: the user of that name."""
-        self._check_wait(session, key_id, SIGNATURE)
+        self.check_wait(session, key_id, SIGNATURE)
         return Signer(secret, self._session_of(session, key_id, SIGNATURE, NEVER_MS))
 
     def signed(self, session: Session) -> None:
@@ -120,7 +144,7 @@ class Authentication:
 
     def signature_failed(self, session: Session, key_id: str) -> NoReturn:
         """Count a signature that was not valid; raise what a client may know of it."""
-        self._failed(session, key_id, SIGNATURE)
+        self.failed(session, key_id, SIGNATURE)
 
     # Validity
 
@@ -131,7 +155,7 @@ class Authentication:
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call `changed` when a user or a key has changed."""
-        self._identities.on_change(changed)
+        self._identities.on_change(lambda users, key_ids: changed())
 
     def is_valid(self, session: Session) -> bool:
         """Return whether a session may go on: its user, its key and its time have not ended.
@@ -148,32 +172,47 @@ class Authentication:
             return fact is not None and not fact.value.is_expired(self._clock.wall_ms())
         return known is not None or session.mechanism not in _OF_USERS
 
-    # Failures
+    # Outcomes
 
-    def _check_wait(self, session: Session, name: str, mechanism: str) -> None:
+    def check_wait(self, session: Session, name: str, mechanism: str) -> None:
+        """Raise if a client has failed too often, and has to wait."""
         now_ms = self._clock.now_ms()
         wait_ms = self._failures.wait_ms(session.client_host, name, now_ms=now_ms)
         if wait_ms:
             self._refuse(session, name, mechanism, TooManyFailures(wait_ms))
 
-    def _failed(self, session: Session, name: str, mechanism: str) -> NoReturn:
+    def failed(self, session: Session, name: str, mechanism: str) -> NoReturn:
+        """Count a failure, and raise."""
         self._failures.failed(session.client_host, name, now_ms=self._clock.now_ms())
         self._refuse(session, name, mechanism, AuthenticationFailed())
 
     def _refuse(self, session: Session, name: str, mechanism: str, error: GoQueueError) -> NoReturn:
-        if self._observer is not None:
-            self._observer.authenticated(session, name, mechanism=mechanism, error=error)
+        self._observe(session, name, mechanism, error)
         raise error
 
-    def _succeeded(
-        self, session: Session, user: str, mechanism: str, *, expires_ms: int = NEVER_MS
-    ) -> Session:
-        self._failures.succeeded(session.client_host, user)
+    def _observe(
+        self, session: Session, user: str, mechanism: str, error: GoQueueError | None = None
+    ) -> None:
         if self._observer is not None:
-            self._observer.authenticated(session, user, mechanism=mechanism, error=None)
-        return self._session_of(session, user, mechanism, expires_ms)
+            self._observer.authenticated(session, user, mechanism=mechanism, error=error)
 
-    def _session_of(self, session: Session, user: str, mechanism: str, expires_ms: int) -> Session:
+    def succeeded(self, session: Session, user: str, mechanism: str) -> Session:
+        """Return the session of a user with a password, unless it was just deleted or disabled."""
+        known = self._identities.users.get(user)
+        if known is None or known.is_disabled:
+            self.failed(session, user, mechanism)
+        self._failures.succeeded(session.client_host, user)
+        self._observe(session, user, mechanism)
+        return self._session_of(session, user, mechanism)
+
+    def _session_of(
+        self,
+        session: Session,
+        user: str,
+        mechanism: str,
+        expires_ms: int = NEVER_MS,
+        key_id: str = "",
+    ) -> Session:
         known = self._identities.users.get(user)
         return msgspec.structs.replace(
             session,
@@ -181,31 +220,35 @@ class Authentication:
             tenant="" if known is None else known.tenant,
             mechanism=mechanism,
             expires_ms=expires_ms,
+            key_id=key_id,
         )
 
+    # Sessions that must end
 
-class ScramLogin:
-    """A client that is proving that it knows a password."""
+    def watch(self, session: Session, ended: Callable[[], None]) -> Watch:
+        """Call `ended` when the user or the key of a session is deleted or disabled."""
+        watch = Watch(self, session, ended)
+        for name in _watched_names(session):
+            self._watched.setdefault(name, set()).add(watch)
+        return watch
 
-    def __init__(
-        self, owner: Authentication, session: Session, conversation: ScramConversation
-    ) -> None:
-        self._owner = owner
-        self._session = session
-        self._conversation = conversation
-        self._is_begun = False
-        self.session: Session | None = None  # once the client has proved who it is
+    def unwatch(self, watch: Watch) -> None:
+        for name in _watched_names(watch.session):
+            watches = self._watched.get(name, set())
+            watches.discard(watch)
+            if not watches:
+                self._watched.pop(name, None)
 
-    def answer(self, message: bytes) -> bytes:
-        """Return the answer to a message of the client; raise if it cannot be who it says."""
-        conversation, owner = self._conversation, self._owner
-        try:
-            answer = conversation.answer(message)
-        except AuthenticationFailed:
-            owner._failed(self._session, conversation.user, conversation.name)
-        if not self._is_begun:
-            self._is_begun = True
-            owner._check_wait(self._session, conversation.user, conversation.name)
-        if conversation.is_done:
-            self.session = owner._succeeded(self._session, conversation.user, conversation.name)
-        return answer
+    def _changed(self, users: set[str], key_ids: set[str]) -> None:
+        if not self._watched:
+            return
+        names = {*map(principal_of, users), *key_ids}
+        affected = {watch for name in names for watch in self._watched.get(name, ())}
+        for watch in affected:
+            if not self.is_valid(watch.session):
+                self.unwatch(watch)
+                watch.ended()
+
+
+def _watched_names(session: Session) -> tuple[str, ...]:
+    return (session.principal, session.key_id) if session.key_id else (session.principal,)

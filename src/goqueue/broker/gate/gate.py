@@ -41,8 +41,15 @@ _Identity = tuple[str, str, str]
 class Gate:
     """The operations of a node, by area."""
 
-    def __init__(self, broker: Broker, authoriser: Authoriser, *, routes: bool = True) -> None:
-        """The gates of a node share its authoriser.
+    def __init__(
+        self,
+        broker: Broker,
+        authoriser: Authoriser,
+        authentication: Authentication,
+        *,
+        routes: bool = True,
+    ) -> None:
+        """The gates of a node share its authoriser and its authentication.
 
         A gate that does not route performs every operation on this node, which refuses what
         another node owns: for protocols whose clients find the owner themselves.
@@ -55,7 +62,7 @@ class Gate:
         authoriser.on_change(self._clear_grants)
         broker.topics.on_change(self._clear_grants)
         dispatcher = Dispatcher(broker, authoriser)
-        self.authentication = Authentication(broker)
+        self.authentication = authentication
         self.access = AccessArea(dispatcher)
         self.acls = AclsArea(dispatcher)
         self.cluster = ClusterArea(dispatcher)

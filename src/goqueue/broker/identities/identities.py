@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from goqueue.broker.controller.metadata import FactLog, done
+from goqueue.broker.identities.checks import Checks, Remembered
 from goqueue.broker.identities.key_uses import KeyUses
 from goqueue.cluster.facts import Decision, Forget
 from goqueue.cluster.identity_commands import (
@@ -24,7 +26,6 @@ from goqueue.cluster.identity_commands import (
 from goqueue.cluster.identity_facts import KEY_PREFIX, USER_PREFIX, KeyFact, UserFact
 from goqueue.config import SecuritySettings
 from goqueue.loop.clock import Clock
-from goqueue.loop.promise import Promise
 from goqueue.model.credentials import Key, KeyKind, ScramMechanism, ScramVerifier
 from goqueue.model.errors import (
     InvalidCredential,
@@ -43,7 +44,7 @@ _ATTEMPTS = 5  # to change a user while others change it too
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+Changed = Callable[[set[str], set[str]], None]  # with the names of users and the ids of keys
 
 
 class NewKey(NamedTuple):
@@ -63,25 +64,29 @@ class Identities:
         self._log = log
         self._random = random
         self._settings = settings
+        self._checks = Checks(clock)
+        self._remembered = Remembered(clock, random)
+        self._own_secret = b""  # of this process, as long as the cluster has none
         name = settings.initial_admin[0]
         admin = (principal_of(name),) if name else ()
         self.super_users = frozenset((*settings.super_users, *admin))
         self.key_uses = KeyUses(clock, log)
         self.epoch = 0  # moves when a user or a key changes
-        self._on_change: list[Callable[[], None]] = []
+        self._on_change: list[Changed] = []
         log.on_applied(self._applied)
 
     # Changes
 
-    def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever a user or a key has changed, on any node."""
+    def on_change(self, changed: Changed) -> None:
+        """Call `changed` whenever users or keys have changed, on any node."""
         self._on_change.append(changed)
 
     def _applied(self, decision: Decision) -> None:
-        if any(map(_is_of_identity, decision)):
+        users, key_ids = _changed_names(decision)
+        if users or key_ids:
             self.epoch += 1
             for changed in self._on_change:
-                changed()
+                changed(users, key_ids)
 
     # Lookup
 
@@ -129,9 +134,15 @@ class Identities:
         return keys.access_secret(signing.value, key_id)
 
     def made_up_salt_secret(self) -> bytes:
-        """Return what the salts of users that do not exist are derived from, on every node."""
+        """Return what the salts of users that do not exist are derived from, on every node.
+
+        It is not the signing secret itself, because salts are shown to anybody.
+        """
         cluster = self._log.metadata.signing_secret
-        return b"salt" if cluster is None else cluster.value
+        if cluster is None and not self._own_secret:
+            self._own_secret = self._random.randbytes(SIGNING_SECRET_BYTES)
+        secret = self._own_secret if cluster is None else cluster.value
+        return hmac.digest(secret, b"salts of unknown users", "sha256")
 
     # Changing users
 
@@ -141,6 +152,7 @@ class Identities:
         if name in self.users:
             raise UserExists(name)
         verifiers = () if password is None else await self._derive(password)
+        await self._signing_secret()
         fact = UserFact(name, self._clock.wall_ms(), verifiers, tenant, version=1)
         await done(self._log.request(PutUser(fact)))
         return fact
@@ -162,6 +174,7 @@ class Identities:
         """Change the verifiers of some mechanisms; with `may_create`, of a new user too."""
         _check_name(name)
         if may_create and name not in self.users:
+            await self._signing_secret()
             fact = UserFact(name, self._clock.wall_ms(), tuple(changed), version=1)
             await done(self._log.request(PutUser(fact)))
             return
@@ -258,7 +271,6 @@ class Identities:
         name, password = self._settings.initial_admin
         if not name or self.users:
             return
-        await self._signing_secret()
         try:
             await self.create_user(name, password)
         except UserExists:
@@ -276,40 +288,66 @@ class Identities:
         if password.startswith(keys.API_PREFIX):
             raise InvalidCredential(f"A password must not start with {keys.API_PREFIX}.")
         salts = [self._random.randbytes(scram.SALT_BYTES) for _ in ScramMechanism]
-        return await self._in_thread(
+        return await self._checks.in_thread(
             lambda: tuple(
                 scram.make_verifier(one, password, salt)
                 for one, salt in zip(ScramMechanism, salts, strict=True)
             )
         )
 
-    def check_password(self, name: str, password: str) -> Promise[bool]:
-        """Check a password in a thread; an unknown user takes as long as a known one."""
-        verifier = self.verifier(name, ScramMechanism.SHA_256) or self.verifier(
+    async def check_password(
+        self, name: str, password: str, *, admit: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Check a password in a thread; an unknown user takes as long as a known one.
+
+        `admit` is called when the check gets its turn, and may raise.
+        """
+        digest = self._remembered.digest(name, password)
+        if self._remembered.has(digest, self._any_verifier(name)):
+            return True
+        await self._checks.enter()
+        try:
+            admit()
+            verifier = self._any_verifier(name)
+            if verifier is not None and self._remembered.has(digest, verifier):
+                return True  # Another client has presented the same password.
+            is_right = await self._checks.in_thread(partial(_is_password, verifier, password))
+            if is_right:
+                self._remembered.add(digest, verifier)
+            return is_right
+        finally:
+            self._checks.leave()
+
+    def _any_verifier(self, name: str) -> ScramVerifier | None:
+        """Return the verifier that is the cheapest to compare a password with."""
+        return self.verifier(name, ScramMechanism.SHA_256) or self.verifier(
             name, ScramMechanism.SHA_512
         )
-        if verifier is None:
-            return self._in_thread(partial(_check_nothing, password))
-        return self._in_thread(partial(scram.is_password, verifier, password))
-
-    def _in_thread(self, work: Callable[[], T]) -> Promise[T]:
-        promise: Promise[T] = Promise()
-        self._clock.run_blocking(work, promise.settle)
-        return promise
 
 
-def _is_of_identity(change: object) -> bool:
-    if isinstance(change, Forget):
-        return change.key.startswith((USER_PREFIX, KEY_PREFIX))
-    return isinstance(change, UserFact | KeyFact)
+def _changed_names(decision: Decision) -> tuple[set[str], set[str]]:
+    """Return the names of users and the ids of keys that a decision is about."""
+    users, key_ids = set(), set()
+    for change in decision:
+        if isinstance(change, UserFact):
+            users.add(change.name)
+        elif isinstance(change, KeyFact):
+            key_ids.add(change.value.id)
+        elif isinstance(change, Forget) and change.key.startswith(USER_PREFIX):
+            users.add(change.key.removeprefix(USER_PREFIX).decode())
+        elif isinstance(change, Forget) and change.key.startswith(KEY_PREFIX):
+            key_ids.add(change.key.removeprefix(KEY_PREFIX).decode())
+    return users, key_ids
 
 
 _NO_VERIFIER = ScramVerifier(ScramMechanism.SHA_256, b"no such user", 4_096, b"", b"")
 
 
-def _check_nothing(password: str) -> bool:
-    scram.is_password(_NO_VERIFIER, password)
-    return False
+def _is_password(verifier: ScramVerifier | None, password: str) -> bool:
+    if verifier is None or len(password) > PASSWORD_LENGTH_MAX:
+        scram.is_password(_NO_VERIFIER, password[:PASSWORD_LENGTH_MAX])
+        return False
+    return scram.is_password(verifier, password)
 
 
 def _check_name(name: str) -> None:

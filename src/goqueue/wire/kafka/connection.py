@@ -212,7 +212,7 @@ class Connection:
                 protocol = protocol_of(bytes(data[at : at + FIRST_BYTES]))
                 if protocol in ("TLS", "HTTP"):
                     raise MalformedRequest(explained(protocol, spoken="Kafka"))
-                raise _wrong_length(length, front.request_bytes_max)
+                raise wrong_length(length, front.request_bytes_max)
             stop = at + 4 + length
             if stop > end:
                 break
@@ -379,7 +379,7 @@ def _do_nothing() -> None:
     """Used after the socket was closed."""
 
 
-def _wrong_length(length: int, most: int) -> MalformedRequest:
+def wrong_length(length: int, most: int) -> MalformedRequest:
     if length > most:
         return RequestTooLarge(f"A request of {length} bytes is over the limit of {most}.")
     return MalformedRequest(f"A request cannot have {length} bytes.")

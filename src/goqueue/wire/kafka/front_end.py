@@ -18,6 +18,7 @@ from goqueue.wire.kafka.handlers import HANDLERS
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from goqueue.wire.kafka.produce_fast_path import FRAME_BYTES_MAX, Gatherer
+from goqueue.wire.kafka.sasl_connection import SaslConnection
 from goqueue.wire.parts import Part
 
 Handler = Callable[[Any, Call, Any], Any]
@@ -71,6 +72,7 @@ class Limits:
     unsent_bytes_max: int = 64 << 20
     fetch_bytes_max: int = 55 << 20
     fetch_sessions_max: int = 1000
+    session_ms_max: int = 0  # after which a client must authenticate again; 0: never
 
 
 class Sending(Protocol):
@@ -103,6 +105,7 @@ class FrontEnd:
         self.served: Mapping[int, Served] = {
             key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
         }
+        self.refusals = 0  # connections that wait before they learn that authentication failed
         self.is_ready = True  # False until the node has joined its cluster
         self._held: set[Connection] = set()
         self._put_off: list[Connection] = []
@@ -119,7 +122,8 @@ class FrontEnd:
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Connection:
-        return Connection(self, client, send=send, close=close, unblock=unblock)
+        kind = SaslConnection if client.rules.must_authenticate else Connection
+        return kind(self, client, send=send, close=close, unblock=unblock)
 
     def brokers(self) -> dict[int, tuple[str, int]]:
         """The addresses of all nodes that clients can be sent to."""
