@@ -81,6 +81,7 @@ MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "controller": {"durability"},
     "topics": {"durability", "controller"},
     "identities": _NODE,
+    "audit": {"reading", *_NODE},
     "replication": _NODE,
     "shards": _NODE,
     "reading": _NODE,

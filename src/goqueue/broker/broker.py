@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 from goqueue.broker.administration import Administration
 from goqueue.broker.confirming import Confirming
@@ -54,7 +55,7 @@ from goqueue.broker.streams.progress import StreamProgress
 from goqueue.broker.topics.auto_creation import AutoCreation
 from goqueue.broker.topics.compactor import Compactor
 from goqueue.broker.topics.housekeeping import Upkeep, release_reserve
-from goqueue.broker.topics.internal_topics import InternalTopics
+from goqueue.broker.topics.internal_topics import InternalTopics, audit_settings
 from goqueue.broker.topics.partition_files import PartitionFiles
 from goqueue.broker.topics.placement import Placement
 from goqueue.broker.topics.settings import TopicDefaults
@@ -73,16 +74,21 @@ from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.names import (
+    AUDIT_TOPIC,
     DELIVERY_TOPIC,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
     SCHEMAS_TOPIC,
     TRANSACTION_TOPIC,
 )
-from goqueue.model.observer import MESSAGE_EVENTS, Observer, interested
+from goqueue.model.observer import MESSAGE_EVENTS, Observer, interested, together
+from goqueue.partition import Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 from goqueue.tenancy.acls import AccessControl
+
+if TYPE_CHECKING:
+    from goqueue.broker.audit.auditor import Auditor
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +117,8 @@ class Broker:
         release_reserve(disk, settings.storage)
         self._own_cluster_id = cluster_id_of(disk, settings.node, new_id=self.new_id)
         self._keep_topics(addresses)
-        self.observer = observer
+        self.audit = self._auditor()
+        self.observer = observer = together([observer, self.audit])
         self.topics.observer = interested(observer, MESSAGE_EVENTS)
         self._find_leaders()
         self.leaders.is_full = self._is_full
@@ -144,6 +151,20 @@ class Broker:
         authentication = Authentication(self)
         self.gate = Gate(self, authoriser, authentication)
         self.local_gate = Gate(self, authoriser, authentication, routes=False)
+
+    def _auditor(self) -> Auditor | None:
+        """Create the audit log, if there is one."""
+        if not self.settings.is_audited:
+            return None
+        from goqueue.broker.audit.auditor import Auditor  # Most nodes have none.
+
+        return Auditor(
+            self.clock,
+            self.random,
+            self.settings.security,
+            node_id=self.node_id,
+            cluster_id=lambda: self.cluster_id,
+        )
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full
@@ -401,6 +422,8 @@ class Broker:
             self._join(self.cluster)
         self.upkeep.start()
         self.compactor.start()
+        if self.observer is not None:
+            self.observer.started(self.node_id)
 
     def _follow_leadership(self) -> Leadership:
         """Connect the owners of internal partitions with their leadership."""
@@ -418,7 +441,23 @@ class Broker:
         leadership.register(SCHEMAS_TOPIC, lead=self.schemas.lead, resign=self.schemas.resign)
         # After the other participants of transactions, which it notifies of outcomes.
         leadership.register(TRANSACTION_TOPIC, lead=transactions.lead, resign=transactions.resign)
+        if self.audit is not None:
+            self._write_audit(self.audit, leadership)
         return leadership
+
+    def _write_audit(self, auditor: Auditor, leadership: Leadership) -> None:
+        """Write the audit log to its topic, whose settings are those of the node that leads it."""
+        from goqueue.broker.audit.outlets import AuditTopic
+
+        auditor.write_to(AuditTopic(self.topics, self.leaders, self.new_producer_id))
+        wanted = audit_settings(self.settings.security)
+
+        def lead(_: Partition) -> None:
+            own = self.topics.get(AUDIT_TOPIC).own_settings
+            if any(own.get(name) != value for name, value in wanted.items()):
+                self.topics.configure(AUDIT_TOPIC, {**own, **wanted})
+
+        leadership.register(AUDIT_TOPIC, lead=lead)
 
     def _join(self, cluster: Clustering) -> None:
         """Take part in the cluster, now that everything follows its decisions."""
@@ -430,6 +469,14 @@ class Broker:
 
     def close(self, done: Callable[[], None]) -> None:
         """Make everything durable, such that the next start is quick."""
+        if self.observer is not None:
+            self.observer.stopping(self.node_id)
+        if self.audit is None:
+            self._close(done)
+        else:
+            self.audit.close(lambda: self._close(done))
+
+    def _close(self, done: Callable[[], None]) -> None:
         self.upkeep.stop()
         if self.cluster is not None:
             self.cluster.stop()

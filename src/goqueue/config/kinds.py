@@ -395,6 +395,25 @@ class Words:
         return ",".join(value)
 
 
+class Names:
+    """Names of topics, separated by commas, or empty."""
+
+    @property
+    def allowed(self) -> str:
+        return "NAME,NAME,... or empty"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        names = tuple(one.strip() for one in text.split(",") if one.strip())
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
+                raise ValueError(f"{name[:60]!r} is not a name; expected {self.allowed}")
+        return names
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(value)
+
+
 class Login:
     """`NAME:PASSWORD`, or empty."""
 

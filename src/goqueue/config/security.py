@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from goqueue.config.fields import choice, duration, setting
-from goqueue.config.kinds import Login, Principals, Switch, Words
+from goqueue.config.fields import choice, count, duration, setting, size
+from goqueue.config.kinds import (
+    UNLIMITED,
+    File,
+    Login,
+    Names,
+    Optional,
+    Principals,
+    Ratio,
+    Switch,
+    Words,
+)
 
 AUTO, ON, OFF = "auto", "on", "off"
 
@@ -50,4 +61,43 @@ class SecuritySettings:
         "the first user, as NAME:PASSWORD; it is created when the cluster has no users, and is a "
         "super user as long as it is named here; its password is not changed later",
         "--initial-admin",
+    )
+    audit: str = choice(
+        AUTO,
+        (AUTO, ON, OFF),
+        "write denials, failed authentication and changes to the topic `__audit`; `auto`: if "
+        "access is controlled",
+    )
+    audit_reads: float = setting(
+        0.0,
+        Ratio(),
+        "share of the calls that read, write or consume messages, or only ask, that is audited too",
+    )
+    audit_interval_ms: int = duration(
+        10_000,
+        "equal events within this time are merged after the first; what is not written when a "
+        "process is killed are their counts",
+        least=1_000,
+        most=3_600_000,
+    )
+    audit_retention_ms: int = duration(
+        30 * 24 * 3_600_000, "how long the audit log is kept; -1 is no limit", least=UNLIMITED
+    )
+    audit_retention_bytes: int = size(
+        1 << 30, "how large the audit log may become; -1 is no limit", least=UNLIMITED
+    )
+    audit_excluded_principals: tuple[str, ...] = setting(
+        (), Principals(), "principals whose calls are audited only if they are denied"
+    )
+    audit_excluded_topics: tuple[str, ...] = setting(
+        (), Names(), "topics of which calls are audited only if they are denied"
+    )
+    audit_file: Path | None = setting(
+        None, Optional(File()), "a file to which events are written as well, one per line"
+    )
+    audit_file_bytes: int = size(
+        64 << 20, "size at which the audit file is renamed and a new one begun", least=1 << 16
+    )
+    audit_files_max: int = count(
+        5, "number of audit files that are kept, the current one included", least=1, most=1_000
     )

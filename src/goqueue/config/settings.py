@@ -60,6 +60,12 @@ class Settings:
         protocols = {getattr(self.listeners, f"{name}_security") for name in names}
         return protocols != {PLAINTEXT} or bool(self.security.initial_admin[0])
 
+    @property
+    def is_audited(self) -> bool:
+        """Whether the node writes an audit log."""
+        is_auto = self.security.audit == AUTO
+        return self.controls_access if is_auto else self.security.audit == ON
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:

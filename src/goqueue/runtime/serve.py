@@ -21,7 +21,7 @@ import uvloop
 from goqueue.broker import Broker
 from goqueue.broker.controller.formation import belongs_to_cluster
 from goqueue.broker.replication.clustering import Clustering
-from goqueue.config import Address, Settings
+from goqueue.config import Address, SecuritySettings, Settings
 from goqueue.config.listeners import SASL_PLAINTEXT
 from goqueue.loop.promise import start
 from goqueue.model import compression
@@ -151,6 +151,7 @@ class _Node:
             peers=self._peers,
             addresses=lambda: self._told_addresses(),
         )
+        _audit_to_file(settings.security, self.broker, clock)
         self._kafka = FrontEnd(
             self.broker.local_gate, _limits(settings), advertised=self._advertised
         )
@@ -257,6 +258,20 @@ class _Node:
 
     def _hello(self) -> Hello:
         return Hello(self.broker.cluster_id, self.broker.node_id)
+
+
+def _audit_to_file(security: SecuritySettings, broker: Broker, clock: LoopClock) -> None:
+    """Write the audit log to a file as well, if settings name one."""
+    if broker.audit is not None and security.audit_file is not None:
+        from goqueue.runtime.audit_file import AuditFile
+
+        file = AuditFile(
+            clock,
+            security.audit_file,
+            bytes_max=security.audit_file_bytes,
+            files_max=security.audit_files_max,
+        )
+        broker.audit.write_to(file)
 
 
 def _log_failure(_: None, error: Exception | None) -> None:

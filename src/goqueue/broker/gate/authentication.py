@@ -139,6 +139,7 @@ class Authentication:
 
     def signed(self, session: Session) -> None:
         """Note that a signature was valid; `session` is that of the signer."""
+        self._observe(session, session.user, SIGNATURE)
         if session.key_id:
             self._identities.key_uses.note(session.key_id)
 

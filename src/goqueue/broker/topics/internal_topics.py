@@ -14,11 +14,12 @@ from typing import Protocol
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import Decision
 from goqueue.cluster.topic_changes import InternalTopic
-from goqueue.config import Settings
+from goqueue.config import SecuritySettings, Settings
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable
 from goqueue.model.names import (
+    AUDIT_TOPIC,
     DELIVERY_TOPIC,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
@@ -65,11 +66,27 @@ TRANSACTION_SETTINGS = {
     "max_message_bytes": str(64 << 20),
 }
 
+
+def audit_settings(security: SecuritySettings) -> dict[str, str]:
+    """The settings of the audit log, which follow those of the node."""
+    is_bounded = security.audit_retention_bytes > 0
+    # Whole segments are deleted.
+    segment_bytes = security.audit_retention_bytes // 10 if is_bounded else 64 << 20
+    return {
+        "cleanup_policy": "delete",
+        "compression_type": "producer",
+        "message_timestamp_type": "LogAppendTime",  # of several nodes, whose clocks may differ
+        "retention_ms": str(security.audit_retention_ms),
+        "retention_bytes": str(security.audit_retention_bytes),
+        "segment_bytes": str(min(64 << 20, max(1 << 20, segment_bytes))),
+    }
+
+
 _VOTERS_FOR_TWO_COPIES = 3
 
 
 def internal_topics(settings: Settings) -> list[InternalTopic]:
-    """The internal topics that a cluster creates when it forms.
+    """The internal topics that a cluster creates when it forms, or when it needs another one.
 
     With enough nodes, a record on a single node only is not committed.
     """
@@ -85,6 +102,7 @@ def internal_topics(settings: Settings) -> list[InternalTopic]:
             (SCHEDULED_TOPIC, settings.schedules.partitions, SCHEDULED_SETTINGS),
             (SCHEMAS_TOPIC, 1, SCHEMAS_SETTINGS),
             (TRANSACTION_TOPIC, settings.transactions.state_partitions, TRANSACTION_SETTINGS),
+            *([(AUDIT_TOPIC, 1, audit_settings(settings.security))] if settings.is_audited else []),
         )
     ]
 

@@ -26,6 +26,7 @@ from goqueue.config import GroupSettings, Settings
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action
 from goqueue.model.errors import InternalTopic, InvalidRequest, InvalidTopicSetting
+from goqueue.model.names import AUDIT_TOPIC
 from goqueue.model.session import Session
 
 __all__ = [
@@ -163,7 +164,8 @@ class ConfigsArea(Area):
         """Change settings of a topic; with `is_whole`, all others revert to their defaults."""
         topics = self._broker.topics
         found = topics.get(topic)
-        if found.is_internal and not may_be_internal:
+        # The audit log has the settings of its nodes: who may alter topics may not shorten it.
+        if (found.is_internal and not may_be_internal) or topic == AUDIT_TOPIC:
             raise InternalTopic(topic)
         settings = {} if is_whole else dict(found.own_settings)
         for change in changes:

@@ -1,0 +1,272 @@
+"""The events of the audit log, before they have a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
+
+from goqueue.model.access import Access, Acl, Action, Resource
+from goqueue.model.errors import GoQueueError
+from goqueue.model.session import ANONYMOUS, Session
+
+TEXT_LENGTH_MAX = 256  # of every text that a client can choose
+RESOURCES_MAX = 20  # in one event
+
+
+class Group(IntEnum):
+    """What an event is about. Groups do not share limits, so that none can hide another."""
+
+    DENIED = 1  # denied actions and failed authentication
+    CHANGE = 2
+    TRAFFIC = 3  # reads, produce and consume, and successful authentication
+    NODE = 4
+
+
+class Outcome(StrEnum):
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    FAILED = "failed"  # allowed, but it was refused for another reason
+
+
+class Severity(IntEnum):
+    """As OCSF numbers them. The lower ones are dropped first when events cannot be written.
+
+    A denial is less severe than a change: a client can cause any number of the one, but needs
+    permission for the other.
+    """
+
+    INFORMATIONAL = 1
+    LOW = 2
+    MEDIUM = 3
+    HIGH = 4
+
+
+SEVERITIES = {
+    Group.TRAFFIC: Severity.INFORMATIONAL,
+    Group.DENIED: Severity.LOW,
+    Group.CHANGE: Severity.MEDIUM,
+    Group.NODE: Severity.MEDIUM,
+}
+
+
+class Who(NamedTuple):
+    """The client of an event."""
+
+    principal: str
+    tenant: str
+    host: str
+    listener: str
+    mechanism: str = ""
+
+
+class Event(NamedTuple):
+    """Something that happened. Events that differ only in texts for people are the same."""
+
+    group: Group
+    outcome: Outcome
+    who: Who
+    operation: str
+    action: str = ""
+    resources: tuple[tuple[str, str], ...] = ()  # kinds and names
+    code: str = ""  # of the error
+    serial: int = 0  # distinguishes events that must not be merged
+    detail: str = ""
+    client_id: str = ""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for events that may be merged."""
+        return self[:-2]
+
+    @property
+    def source(self) -> str:
+        """Who is limited, if there are too many events: a user, or an address."""
+        is_known = self.who.principal != ANONYMOUS and self.operation != LOGON
+        return self.who.principal if is_known else self.who.host
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.HIGH if self.operation == LOST else SEVERITIES[self.group]
+
+
+LOGON = "logon"
+LOST = "audit.lost"
+START = "node.start"
+STOP = "node.stop"
+OTHERS = "*"  # as the operation of an event that stands for many different ones
+NODE_ITSELF = Who("", "", "", "")
+
+# Arguments that name what an operation is about, and the kinds of these. A name that is not here
+# is never written, because it may be a secret.
+_NAMED_BY = {
+    "group": "group",
+    "key_id": "key",
+    "node": "node",
+    "quota": "quota",
+    "role": "role",
+    "subject": "subject",
+    "tenant": "tenant",
+    "topic": "topic",
+    "user": "user",
+}
+_NAME = "name"  # an argument that names an object of the area
+_ACLS = "acls"
+_CREATING = ("create", "add", "put", "register")
+_DELETING = ("delete", "remove", "unregister", "purge")
+
+
+def who(session: Session) -> Who:
+    return Who(
+        short(session.principal),
+        short(session.tenant),
+        short(session.client_host),
+        session.listener,
+        session.mechanism,
+    )
+
+
+def short(text: str) -> str:
+    """Return a text that a client has chosen, cut to a length that can be stored."""
+    return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"
+
+
+def denied(session: Session, action: Action, resource: Resource, *, operation: str) -> Event:
+    return Event(
+        Group.DENIED,
+        Outcome.DENIED,
+        who(session),
+        operation,
+        action.value,
+        (_pair(resource),),
+        "access_denied",
+        detail=f"{action.value} on {short(str(resource))} is not allowed",
+        client_id=short(session.client_id),
+    )
+
+
+def changed(
+    session: Session,
+    operation: str,
+    action: Action,
+    resources: Iterable[tuple[str, str]],
+    error: Exception | None,
+    serial: int,
+) -> Event:
+    """Return a change, which is not merged with others unless it has failed."""
+    return Event(
+        Group.CHANGE,
+        Outcome.ALLOWED if error is None else Outcome.FAILED,
+        who(session),
+        operation,
+        action.value,
+        _some(resources),
+        code_of(error),
+        serial if error is None else 0,
+        "" if error is None else short(str(error)),
+        short(session.client_id),
+    )
+
+
+def traffic(
+    session: Session,
+    operation: str,
+    action: Action,
+    resources: Iterable[tuple[str, str]],
+    error: Exception | None = None,
+) -> Event:
+    return Event(
+        Group.TRAFFIC,
+        Outcome.ALLOWED if error is None else Outcome.FAILED,
+        who(session),
+        operation,
+        action.value,
+        _some(resources),
+        code_of(error),
+        detail="" if error is None else short(str(error)),
+        client_id=short(session.client_id),
+    )
+
+
+def authenticated(session: Session, user: str, mechanism: str, error: Exception | None) -> Event:
+    client = who(session)._replace(principal=f"User:{short(user)}", mechanism=mechanism)
+    return Event(
+        Group.TRAFFIC if error is None else Group.DENIED,
+        Outcome.ALLOWED if error is None else Outcome.DENIED,
+        client,
+        LOGON,
+        code=code_of(error),
+        detail="" if error is None else short(str(error)),
+        client_id=short(session.client_id),
+    )
+
+
+def of_node(operation: str, detail: str = "", *, serial: int) -> Event:
+    is_lost = operation == LOST
+    return Event(
+        Group.NODE,
+        Outcome.FAILED if is_lost else Outcome.ALLOWED,
+        NODE_ITSELF,
+        operation,
+        serial=serial,
+        detail=detail,
+    )
+
+
+def others(event: Event) -> Event:
+    """Return the event that stands for those of a source beyond its limit."""
+    return Event(event.group, event.outcome, event.who, OTHERS, detail="too many different events")
+
+
+def all_others(group: Group) -> Event:
+    """Return the event that stands for those of all sources beyond the limit of sources."""
+    everybody = Who(OTHERS, "", "", "")
+    outcome = Outcome.DENIED if group is Group.DENIED else Outcome.ALLOWED
+    return Event(group, outcome, everybody, OTHERS, detail="too many different sources")
+
+
+def code_of(error: Exception | None) -> str:
+    if error is None:
+        return ""
+    return error.code if isinstance(error, GoQueueError) else "internal_error"
+
+
+def pairs(accesses: Iterable[Access]) -> Iterator[tuple[str, str]]:
+    """Return the resources of accesses as kinds and names."""
+    for access in accesses:
+        yield _pair(access.resource)
+
+
+def named_by(operation: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return what arguments name: objects that are not resources of access control, or new."""
+    area = operation.partition(".")[0]
+    for argument, kind in {**_NAMED_BY, _NAME: area.removesuffix("s")}.items():
+        value = arguments.get(argument)
+        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+            yield kind, short(str(value))
+    for acl in arguments.get(_ACLS) or ():
+        if isinstance(acl, Acl):
+            yield "acl", short(_text_of(acl))
+
+
+def is_creating(operation: str) -> bool:
+    return operation.rpartition(".")[2].startswith(_CREATING)
+
+
+def is_deleting(operation: str) -> bool:
+    return operation.rpartition(".")[2].startswith(_DELETING)
+
+
+def _text_of(acl: Acl) -> str:
+    return (
+        f"{acl.permission} {acl.principal} from {acl.host} to {acl.action} "
+        f"{acl.pattern} {acl.kind} {acl.name}"
+    )
+
+
+def _pair(resource: Resource) -> tuple[str, str]:
+    return resource.kind.lower(), short(resource.name)
+
+
+def _some(resources: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(dict.fromkeys(resources))[:RESOURCES_MAX]
