@@ -40,14 +40,15 @@ from goqueue.model.errors import (
     UnknownNode,
 )
 from goqueue.model.names import TopicPartition
+from goqueue.model.tenants import Text, TopicName
 
 
 class NodeView(NamedTuple):
     """A node as registered in the cluster."""
 
     id: int
-    addresses: Mapping[str, str]  # by listener name
-    rack: str
+    addresses: Mapping[Text, Text]  # by listener name
+    rack: Text
     is_fenced: bool  # it sends no heartbeats, or has not applied the log yet
     is_draining: bool
     is_stopping: bool
@@ -71,7 +72,7 @@ class VoterView(NamedTuple):
 class PartitionView(NamedTuple):
     """The replicas of a partition; while it moves, `target` is the new list."""
 
-    topic: str
+    topic: TopicName
     number: int
     leader: int  # -1 if no node can lead
     leader_epoch: int

@@ -17,6 +17,7 @@ from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
 from goqueue.broker.gate.authentication import Authentication
+from goqueue.broker.gate.namespaces import Namespaces
 from goqueue.broker.gate.operation import Authoriser
 from goqueue.broker.identities.access import Access
 from goqueue.broker.identities.identities import Identities
@@ -137,7 +138,8 @@ class Broker:
         self.administration = Administration(
             self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
         )
-        authoriser = Authoriser(observer)
+        namespaces = Namespaces(self.topics.facts.log, self.identities.super_users)
+        authoriser = Authoriser(observer, namespaces)
         self.access = Access(
             self.topics.facts.log,
             AccessControl(

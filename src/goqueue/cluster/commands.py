@@ -27,6 +27,7 @@ from goqueue.cluster.facts import (
 )
 from goqueue.cluster.identity_commands import IdentityCommand
 from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.tenant_commands import TenantCommand
 from goqueue.model.bounds import (
     Addresses,
     BytesPerSecond,
@@ -226,6 +227,7 @@ Command = (
     | ChangeConfig
     | ForgetKey
     | IdentityCommand
+    | TenantCommand
 )
 
 

@@ -31,6 +31,7 @@ from goqueue.model.bounds import (
     Version,
 )
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
+from goqueue.model.tenants import GroupName, QueueName, Text, TopicName
 
 TOPIC_PREFIX = b"topic/"
 PRODUCER_ID_KEY = b"producer-id"
@@ -108,13 +109,13 @@ class NamedQueueFact(msgspec.Struct, frozen=True, tag="named_queue", omit_defaul
     """A name under which clients send to a topic and receive from it as a queue group."""
 
     id: bytes
-    name: str
-    topic: str
-    group: str
+    name: QueueName
+    topic: TopicName
+    group: GroupName
     created_ms: Milliseconds
     modified_ms: Milliseconds
-    attributes: dict[str, str] = {}  # interpreted only by those that set them
-    tags: dict[str, str] = {}
+    attributes: dict[Text, Text] = {}  # interpreted only by those that set them
+    tags: dict[Text, Text] = {}
     is_ordered: bool = False  # messages of one key stay in order, and duplicates are not stored
     made_topic: bool = False  # the topic was created with the queue and is deleted with it
     version: Version = 1  # one more than the version it replaces

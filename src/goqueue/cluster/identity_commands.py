@@ -22,6 +22,7 @@ from goqueue.cluster.identity_facts import (
     quota_key,
 )
 from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.tenant_commands import check_tenant_is_active
 from goqueue.model.access import ROLE_PREFIX, Acl
 from goqueue.model.bounds import Milliseconds, Name
 from goqueue.model.credentials import Key
@@ -63,6 +64,7 @@ class PutUser(msgspec.Struct, frozen=True, tag="put_user"):
         if known is not None and fact.version != known.version + 1:
             raise StalePartitionVersion(f"User {fact.name!r} was changed by another request.")
         if known is None:
+            check_tenant_is_active(metadata, fact.tenant)
             _check_room(metadata.users, USERS_MAX, "users")
         return (fact,), None
 

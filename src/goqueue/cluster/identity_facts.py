@@ -7,6 +7,7 @@ import msgspec
 from goqueue.model.access import Acl
 from goqueue.model.bounds import Milliseconds, Name, Version
 from goqueue.model.credentials import Key, ScramVerifier
+from goqueue.model.tenants import TenantState
 
 USER_PREFIX = b"user/"
 KEY_PREFIX = b"key/"
@@ -14,6 +15,7 @@ KEY_USE_PREFIX = b"key-use/"
 ACL_PREFIX = b"acl/"
 ROLE_PREFIX = b"role/"
 QUOTA_PREFIX = b"quota/"
+TENANT_PREFIX = b"tenant/"
 SIGNING_SECRET_KEY = b"signing-secret"
 
 _encode_key = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -91,6 +93,21 @@ class QuotaFact(msgspec.Struct, frozen=True, tag="quota"):
         return quota_key(self.entity)
 
 
+class TenantFact(msgspec.Struct, frozen=True, tag="tenant", omit_defaults=True):
+    """A tenant: a name space with users of its own."""
+
+    name: Name
+    created_ms: Milliseconds
+    account: Name  # 12 digits, as in the URLs of its queues
+    state: TenantState = TenantState.ACTIVE
+    description: str = ""
+    version: Version = 0  # one more than that of the entry it replaces
+
+    @property
+    def key(self) -> bytes:
+        return TENANT_PREFIX + self.name.encode()
+
+
 class SigningSecretFact(msgspec.Struct, frozen=True, tag="signing_secret"):
     """The secret from which the secrets of access keys are derived. It is made once."""
 
@@ -101,7 +118,16 @@ class SigningSecretFact(msgspec.Struct, frozen=True, tag="signing_secret"):
         return SIGNING_SECRET_KEY
 
 
-IdentityFact = UserFact | KeyFact | KeyUseFact | AclFact | RoleFact | QuotaFact | SigningSecretFact
+IdentityFact = (
+    UserFact
+    | KeyFact
+    | KeyUseFact
+    | AclFact
+    | RoleFact
+    | QuotaFact
+    | TenantFact
+    | SigningSecretFact
+)
 
 
 def acl_of_key(key: bytes) -> Acl:

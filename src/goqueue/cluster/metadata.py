@@ -53,6 +53,7 @@ from goqueue.cluster.identity_facts import (
     KEY_USE_PREFIX,
     QUOTA_PREFIX,
     ROLE_PREFIX,
+    TENANT_PREFIX,
     USER_PREFIX,
     AclFact,
     KeyFact,
@@ -60,6 +61,7 @@ from goqueue.cluster.identity_facts import (
     QuotaFact,
     RoleFact,
     SigningSecretFact,
+    TenantFact,
     UserFact,
 )
 from goqueue.model.batch import Record
@@ -83,6 +85,7 @@ _IDENTITY_TABLES = {
     ACL_PREFIX: ("acls", True),
     ROLE_PREFIX: ("roles", False),
     QUOTA_PREFIX: ("quotas", True),
+    TENANT_PREFIX: ("tenants", False),
 }
 
 _decoder = msgspec.msgpack.Decoder(Fact)
@@ -114,6 +117,7 @@ class Metadata:
         "roles",
         "routing",
         "signing_secret",
+        "tenants",
         "users",
     )
 
@@ -137,6 +141,7 @@ class Metadata:
         self.acls: dict[bytes, AclFact] = {}
         self.roles: dict[str, RoleFact] = {}
         self.quotas: dict[bytes, QuotaFact] = {}
+        self.tenants: dict[str, TenantFact] = {}
         self.signing_secret: SigningSecretFact | None = None
         # Deleted topic names that the log still contains, oldest first.
         self.deleted: dict[str, None] = {}
@@ -277,6 +282,7 @@ class Metadata:
         yield from _in_order(self.acls)
         yield from _in_order(self.roles)
         yield from _in_order(self.quotas)
+        yield from _in_order(self.tenants)
         if self.signing_secret is not None:
             yield self.signing_secret
 
@@ -353,6 +359,7 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     AclFact: _put("acls", "key"),
     RoleFact: _put("roles", "name"),
     QuotaFact: _put("quotas", "key"),
+    TenantFact: _put("tenants", "name"),
     SigningSecretFact: Metadata._put_signing_secret,
     Forget: lambda metadata, change: metadata._forget(change.key),
 }

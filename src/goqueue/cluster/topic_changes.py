@@ -21,6 +21,7 @@ from goqueue.cluster.facts import (
 )
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.placement import Load, check_assignment, extend, place
+from goqueue.cluster.tenant_commands import check_new_topic_name
 from goqueue.model.errors import (
     InvalidPartitionCount,
     InvalidReplicaAssignment,
@@ -30,7 +31,6 @@ from goqueue.model.errors import (
     TopicExists,
     UnknownTopic,
 )
-from goqueue.model.names import check_topic_name
 
 TOPIC_PARTITIONS_MAX = 10_000
 INTERNAL_REPLICAS = 3  # survives the loss of one node without stopping
@@ -195,7 +195,7 @@ def allows_unclean(metadata: Metadata, topic_id: bytes) -> bool:
 
 
 def _check_new(metadata: Metadata, fact: TopicFact) -> None:
-    check_topic_name(fact.name)
+    check_new_topic_name(metadata, fact.name)
     if metadata.topic(fact.name) is not None:
         raise TopicExists(fact.name)
     other = metadata.topic_mistaken_for(fact.name)

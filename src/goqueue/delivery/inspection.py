@@ -13,6 +13,7 @@ from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.queue import Queue
 from goqueue.delivery.settings import LANE_COUNT, LANE_NAMES
 from goqueue.delivery.settling import Totals
+from goqueue.model.tenants import Text
 
 PEEK_MESSAGES_MAX = 1000
 
@@ -26,16 +27,16 @@ class MessageState(msgspec.Struct, frozen=True, kw_only=True):
 
     partition: int
     offset: int
-    lane: str
+    lane: Text
     state: State
     attempts: int = 0  # deliveries, including the current one
-    consumer: str | None = None
+    consumer: Text | None = None
     until_ms: int | None = None  # when the lease expires
     due_ms: int | None = None  # when it may be delivered again
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
-    lane: str
+    lane: Text
     ready: int
     in_flight: int
     in_total: int

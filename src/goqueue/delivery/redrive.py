@@ -13,6 +13,7 @@ import msgspec
 
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import REDRIVEN_HEADER, Origin, read_origin, without_origin
+from goqueue.model.tenants import Sentence, Text, TopicName
 
 RATE_PER_S_MAX = 1_000_000
 LETTERS_NAMED_MAX = 1000  # dead letters that one job may list individually
@@ -33,12 +34,12 @@ class Letter(msgspec.Struct, frozen=True):
 class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of dead letters; every given condition must hold."""
 
-    reason: str | None = None
-    group: str | None = None
+    reason: Text | None = None
+    group: Text | None = None
     key: bytes | None = None
     from_ms: int | None = None  # time of dead-lettering
     until_ms: int | None = None
-    header: tuple[str, bytes | None] | None = None  # its name, and its content or None for any
+    header: tuple[Text, bytes | None] | None = None  # its name, and its content or None for any
 
     def accepts(self, letter: Letter) -> bool:
         origin, record = letter.origin, letter.record
@@ -61,7 +62,7 @@ class RedriveEvent(msgspec.Struct, frozen=True):
     """An entry of a job's history."""
 
     time_ms: int
-    what: str
+    what: Sentence
 
 
 class RedriveOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class RedriveOrder(msgspec.Struct, frozen=True, kw_only=True):
     count_max: int | None = None
     rate_per_s: int | None = None
     keep_copy: bool = False
-    target_topic: str | None = None  # default: the topic that each letter came from
+    target_topic: TopicName | None = None  # default: the topic that each letter came from
 
 
 class Shipment(msgspec.Struct, frozen=True, array_like=True):
@@ -100,9 +101,9 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 class Redrive(msgspec.Struct, kw_only=True):
     """One job."""
 
-    id: str
-    topic: str  # the topic of the dead letters
-    dead_letter_topic: str
+    id: Text
+    topic: TopicName  # the topic of the dead letters
+    dead_letter_topic: TopicName
     dead_letter_topic_id: bytes
     order: RedriveOrder
     # Per partition of the dead-letter topic: the next offset, and the offset where this job ends.
@@ -114,7 +115,7 @@ class Redrive(msgspec.Struct, kw_only=True):
     moved: int = 0
     passed_over: int = 0
     failed: int = 0
-    problem: str = ""
+    problem: Sentence = ""
     history: list[RedriveEvent] = []
     # Letters at or after `positions` that recovery found already moved, and not yet counted.
     already_moved: list[tuple[int, int]] = []

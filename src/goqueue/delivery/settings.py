@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from goqueue.model.errors import InvalidGroupSettings
+from goqueue.model.tenants import TopicName
 
 LANE_NAMES = ("critical", "high", "normal", "low", "background")
 LANE_COUNT = len(LANE_NAMES)
@@ -47,7 +48,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     # How long messages stay invisible after they were stored.
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)] = 0
     start: Literal["earliest", "latest"] = "earliest"
-    dead_letter_topic: Annotated[str, msgspec.Meta(max_length=249)] = ""  # empty: <topic>.dlq
+    dead_letter_topic: Annotated[TopicName, msgspec.Meta(max_length=249)] = ""  # empty: <topic>.dlq
 
     def __post_init__(self) -> None:
         if self.fair_keys and self.key_order:

@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.groups.assignment.partitions import Partition
 from goqueue.model.errors import GoQueueError
+from goqueue.model.tenants import GroupName, Text, TopicName
 
 
 class GroupState(StrEnum):
@@ -33,30 +34,30 @@ DONE = Done()
 
 
 class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
-    member_id: str
-    instance_id: str | None
+    member_id: Text
+    instance_id: Text | None
     metadata: bytes
 
 
 class JoinResult(msgspec.Struct, frozen=True, kw_only=True):
-    member_id: str
+    member_id: Text
     generation: int
-    protocol_type: str
-    protocol_name: str
-    leader_id: str
+    protocol_type: Text
+    protocol_name: Text
+    leader_id: Text
     members: tuple[JoinedMember, ...] = ()  # only for the leader
     is_assignment_skipped: bool = False
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
-    protocol_type: str
-    protocol_name: str
+    protocol_type: Text
+    protocol_name: Text
     assignment: bytes
 
 
 class LeftMember(msgspec.Struct, frozen=True, kw_only=True):
-    member_id: str
-    instance_id: str | None
+    member_id: Text
+    instance_id: Text | None
     error: GoQueueError | None = None
 
 
@@ -65,7 +66,7 @@ class LeaveResult(msgspec.Struct, frozen=True):
 
 
 class ConsumerHeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
-    member_id: str
+    member_id: Text
     member_epoch: int
     heartbeat_interval_ms: int
     assignment: frozenset[Partition] | None = None  # `None`: unchanged
@@ -80,7 +81,7 @@ class OffsetErrors(msgspec.Struct, frozen=True):
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     offset: int
     leader_epoch: int = -1
-    metadata: str = ""
+    metadata: Text = ""
     committed_at_ms: int
     expires_at_ms: int = -1  # −1: by the retention of the group
 
@@ -95,28 +96,28 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A member as tools show it; classic members of a classic group have only bytes."""
 
-    member_id: str
-    instance_id: str | None
-    rack_id: str | None = None
-    client_id: str
-    client_host: str
+    member_id: Text
+    instance_id: Text | None
+    rack_id: Text | None = None
+    client_id: Text
+    client_host: Text
     is_classic: bool
     epoch: int
     metadata: bytes = b""
     assignment: bytes = b""
-    subscribed_topics: tuple[str, ...] = ()
-    subscribed_regex: str = ""
+    subscribed_topics: tuple[TopicName, ...] = ()
+    subscribed_regex: Text = ""
     assigned: frozenset[Partition] = frozenset()
     target: frozenset[Partition] = frozenset()
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    group_id: str
+    group_id: GroupName
     type: GroupType
     state: GroupState
-    protocol_type: str
-    protocol_name: str  # the assignor in use
+    protocol_type: Text
+    protocol_name: Text  # the assignor in use
     epoch: int
     assignment_epoch: int
-    leader_id: str = ""
+    leader_id: Text = ""
     members: tuple[MemberDescription, ...] = ()

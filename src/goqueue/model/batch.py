@@ -35,6 +35,7 @@ from goqueue.model.errors import (
     UnsupportedCompression,
     UnsupportedFormat,
 )
+from goqueue.model.tenants import Text
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -66,7 +67,7 @@ _MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 _MARKER_VERSION = 0
 _ABORT, _COMMIT = 0, 1
 
-Header = tuple[str, bytes | None]
+Header = tuple[Text, bytes | None]
 
 
 class BatchHeader(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from goqueue.model.batch import Header
+from goqueue.model.tenants import Text
 
 PREFIX = "goqueue-dead-"
 TOPIC_HEADER = PREFIX + "topic"
@@ -25,11 +26,11 @@ UNKNOWN = -1
 class Origin(NamedTuple):
     """Where a message was dead-lettered from, for which group, why and when."""
 
-    topic: str
+    topic: Text
     partition: int
     offset: int
-    group: str
-    reason: str
+    group: Text
+    reason: Text
     attempts: int
     time_ms: int
 

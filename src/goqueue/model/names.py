@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
 from goqueue.model.errors import InvalidTopicName
+from goqueue.model.tenants import TopicName
 
 Offset = NewType("Offset", int)
 
@@ -34,7 +35,7 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    topic: str
+    topic: TopicName
     partition: int
 
     def __str__(self) -> str:

@@ -44,6 +44,7 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
     expires_ms: int = NEVER_MS  # wall time after which the client must authenticate again
     mechanism: str = ""  # with which the client authenticated; empty if it did not
     key_id: str = ""  # of the key that the client authenticated with, if it used one
+    is_inside: bool = False  # in the broker, where names have the prefix of their tenant
 
     @property
     def is_authenticated(self) -> bool:

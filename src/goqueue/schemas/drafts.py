@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from goqueue.model.tenants import Text
 from goqueue.schemas.formats import Reference, Schema, SchemaKind
 from goqueue.schemas.names import Subject
 from goqueue.schemas.sources import Source, guid_of
@@ -14,11 +15,11 @@ from goqueue.schemas.sources import Source, guid_of
 class Request:
     """A schema as a client sends it."""
 
-    text: str
+    text: Text
     kind: SchemaKind = SchemaKind.AVRO
     references: tuple[Reference, ...] = ()
-    metadata: dict[str, Any] | None = None
-    rule_set: dict[str, Any] | None = None
+    metadata: dict[Text, Any] | None = None
+    rule_set: dict[Text, Any] | None = None
     id: int | None = None  # the original id, in an import
     version: int | None = None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
+from goqueue.model.tenants import ContextName, Text
 
 CONTEXT_DEFAULT = "."
 CONTEXT_EVERYWHERE = ".__GLOBAL"  # its settings apply if neither subject nor context has any
@@ -23,8 +24,8 @@ _RESERVED = frozenset({"__GLOBAL", "__EMPTY"})
 class Subject(NamedTuple):
     """A subject in its context; without a name it means the context."""
 
-    context: str
-    name: str
+    context: ContextName
+    name: Text
 
     def __str__(self) -> str:
         return f"{context_prefix(self.context)}{self.name}"

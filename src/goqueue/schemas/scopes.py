@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
+from goqueue.model.tenants import SubjectReference, Text
 from goqueue.schemas.facts import ConfigFact, GoneConfig, GoneMode, ModeFact
 from goqueue.schemas.names import (
     CONTEXT_DEFAULT,
@@ -25,7 +26,7 @@ from goqueue.schemas.names import (
 )
 
 T = TypeVar("T")
-Tree = dict[str, Any]
+Tree = dict[Text, Any]
 
 
 class Level(StrEnum):
@@ -101,8 +102,8 @@ class Config:
 
     level: Level | None = None
     normalize: bool | None = None
-    group: str | None = None  # the metadata property that divides versions into groups
-    alias: str | None = None  # the subject that this name stands for
+    group: Text | None = None  # the metadata property that divides versions into groups
+    alias: SubjectReference | None = None  # the subject that this name stands for
     additions: Additions = Additions()
 
     def over(self, wider: Config) -> Config:
@@ -124,8 +125,8 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
 
     level: Level | UnsetType | None = UNSET
     normalize: bool | UnsetType | None = UNSET
-    group: str | UnsetType | None = UNSET
-    alias: str | UnsetType | None = UNSET
+    group: Text | UnsetType | None = UNSET
+    alias: SubjectReference | UnsetType | None = UNSET
     default_metadata: Tree | UnsetType | None = UNSET
     override_metadata: Tree | UnsetType | None = UNSET
     default_rule_set: Tree | UnsetType | None = UNSET

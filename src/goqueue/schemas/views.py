@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from goqueue.model.tenants import ContextName, Text
 from goqueue.schemas.catalog import Content, Version
 from goqueue.schemas.formats import Reference, SchemaKind
 from goqueue.schemas.names import Subject
@@ -14,14 +15,14 @@ from goqueue.schemas.names import Subject
 class SchemaView(msgspec.Struct, frozen=True, kw_only=True):
     """The schema of an id in a context."""
 
-    context: str
+    context: ContextName
     id: int
-    guid: str
+    guid: Text
     kind: SchemaKind
-    text: str
+    text: Text
     references: tuple[Reference, ...]
-    metadata: dict[str, Any] | None
-    rule_set: dict[str, Any] | None
+    metadata: dict[Text, Any] | None
+    rule_set: dict[Text, Any] | None
 
 
 class VersionView(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ from goqueue.model.access import (
 )
 from goqueue.model.errors import InvalidAcl
 from goqueue.model.session import USER_PREFIX
+from goqueue.model.tenants import plain_name, scope_of
 
 K = TypeVar("K")
 
@@ -112,12 +113,18 @@ class _Patterns:
                 _count(self._lengths, len(rule.name), -1)
 
     def matching(self, name: str) -> list[_ByHost]:
-        """Return the rules whose patterns match a name."""
+        """Return the rules whose patterns match a name.
+
+        Rules for all resources, or for a prefix, are those of the tenant that has the name.
+        """
         found = []
-        for literal in (name, ANY_RESOURCE):
+        scope = len(scope_of(name))
+        for literal in (name,) if scope else (name, ANY_RESOURCE):
             if literal in self.literal:
                 found.append(self.literal[literal])
         for length in self._lengths:
+            if length < scope:
+                continue
             prefix = name[:length]
             if prefix in self.prefixed and len(prefix) == length:
                 found.append(self.prefixed[prefix])
@@ -336,9 +343,10 @@ def _hosts(host: str) -> tuple[str, ...]:
 
 
 def _matches(pattern: PatternKind, pattern_name: str, name: str) -> bool:
+    scope = scope_of(name)
     if pattern is PatternKind.PREFIXED:
-        return name.startswith(pattern_name)
-    return pattern_name in (ANY_RESOURCE, name)
+        return name.startswith(pattern_name) and len(pattern_name) >= len(scope)
+    return pattern_name == name or (pattern_name == ANY_RESOURCE and not scope)
 
 
 def _change_masks(by_host: _ByHost, rule: Acl, *, is_added: bool) -> None:
@@ -364,7 +372,8 @@ def checked(rule: Acl) -> Acl:
     """Return a rule in the form in which it is stored; raise if it could never apply."""
     if not 1 <= len(rule.name) <= NAME_LENGTH_MAX:
         raise InvalidAcl(f"Name a resource, with 1 to {NAME_LENGTH_MAX} characters.")
-    if rule.kind is ResourceKind.CLUSTER and (rule.name != CLUSTER.name or rule.is_prefix):
+    is_cluster = plain_name(rule.name) == CLUSTER.name
+    if rule.kind is ResourceKind.CLUSTER and (not is_cluster or rule.is_prefix):
         raise InvalidAcl(f"The only resource of the kind CLUSTER is the literal {CLUSTER.name!r}.")
     kind, _, name = rule.principal.partition(":")
     if f"{kind}:" not in (USER_PREFIX, ROLE_PREFIX) or not name:

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.tenants import QueryId, Text, TransactionalId
 
 
 class TransactionState(StrEnum):
@@ -23,7 +24,7 @@ class TransactionState(StrEnum):
 class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     """The newest transaction of a transactional id."""
 
-    transactional_id: str
+    transactional_id: TransactionalId
     state: TransactionState
     identity: ProducerIdentity
     timeout_ms: int
@@ -35,9 +36,9 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
 class QueryView(msgspec.Struct, frozen=True, kw_only=True):
     """A query that commits whole epochs."""
 
-    query_id: str
+    query_id: QueryId
     run: int
-    run_name: str
+    run_name: Text
     epoch: int  # the newest that is committed; -1 if there is none
     is_closed: bool
     updated_ms: int

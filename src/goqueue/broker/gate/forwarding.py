@@ -341,7 +341,7 @@ class Portable:
             if one.default is not inspect.Parameter.empty
         }
         self._arguments = msgspec.msgpack.Decoder(tuple[kinds], dec_hook=_unpack)  # type: ignore[valid-type]
-        self._answer = msgspec.msgpack.Decoder(_awaited(hints["return"]), dec_hook=_unpack)
+        self._answer = msgspec.msgpack.Decoder(awaited(hints["return"]), dec_hook=_unpack)
 
     def encode_arguments(self, arguments: Arguments) -> bytes:
         given = {**self._defaults, **arguments}
@@ -357,7 +357,7 @@ class Portable:
         return self._answer.decode(data)
 
 
-def _awaited(kind: Any) -> Any:
+def awaited(kind: Any) -> Any:
     """Return the type of an answer, whether the method returns it or a promise of it."""
     if get_origin(kind) in _AWAITABLE:
         return get_args(kind)[-1]

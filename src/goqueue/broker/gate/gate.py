@@ -29,6 +29,7 @@ from goqueue.broker.gate.authentication import Authentication
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants
 from goqueue.broker.gate.operation import Authoriser, Dispatcher, Policy
+from goqueue.broker.gate.tenant_calls import TenantCalls
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Gate:
         authoriser.on_change(self._clear_grants)
         broker.topics.on_change(self._clear_grants)
         dispatcher = Dispatcher(broker, authoriser)
+        dispatcher.tenants = TenantCalls(authoriser.namespaces)
         self.authentication = authentication
         self.access = AccessArea(dispatcher)
         self.acls = AclsArea(dispatcher)

@@ -16,12 +16,14 @@ from goqueue.broker.reading.fetching import Wanted
 from goqueue.broker.transactions.joining import Joining
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.compression import Buffer
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, UnknownTopicId
 from goqueue.model.observer import Observer
 from goqueue.model.runs import Piece
 from goqueue.model.session import Session
+from goqueue.model.tenants import NameKind
 from goqueue.partition import Appended, Partition
 from goqueue.partition.rules import RunLimits
+from goqueue.tenancy.namespaces import Namespace
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -84,8 +86,7 @@ class Grants:
         place = (topic, number)
         known = self._writers.get(place)
         if known is None:
-            found = self._find(Action.WRITE, topic, number)
-            known = self._writers[place] = Writer(*found, self._session)
+            known = self._writers[place] = self._new_writer(topic, number)
         return known
 
     def reader(self, topic: TopicRef, number: int) -> Reader:
@@ -93,8 +94,34 @@ class Grants:
         place = (topic, number)
         known = self._readers.get(place)
         if known is None:
-            known = self._readers[place] = Reader(*self._find(Action.READ, topic, number))
+            known = self._readers[place] = self._new_reader(topic, number)
         return known
+
+    def _new_writer(self, topic: TopicRef, number: int) -> Writer:
+        space = self._authoriser.namespaces.of(self._session)
+        if space is None:
+            return Writer(*self._find(Action.WRITE, topic, number), self._session)
+        found = self._find_in(space, Action.WRITE, topic, number)
+        return TenantWriter(*found, self._session, space)
+
+    def _new_reader(self, topic: TopicRef, number: int) -> Reader:
+        space = self._authoriser.namespaces.of(self._session)
+        if space is None:
+            return Reader(*self._find(Action.READ, topic, number))
+        return Reader(*self._find_in(space, Action.READ, topic, number))
+
+    def _find_in(
+        self, space: Namespace, action: Action, topic: TopicRef, number: int
+    ) -> tuple[Broker, Topic, int]:
+        """Find a partition that is named as a tenant's clients name it."""
+        try:
+            if isinstance(topic, str):
+                topic = space.inward(NameKind.TOPIC, topic)
+            elif not space.holds_name(self._broker.topics.get_by_id(topic).name):
+                raise UnknownTopicId(topic.hex())
+            return self._find(action, topic, number)
+        except GoQueueError as error:
+            raise space.error(error) from None
 
     def fetch(
         self,
@@ -238,6 +265,60 @@ class Writer(_Place):
             partition.when_committed(last_offset, done)
         else:
             partition.when_durable(last_offset, done)
+
+
+class TenantWriter(Writer):
+    """A writer for clients that see other names: of transactional ids, and in errors."""
+
+    __slots__ = ("_space",)
+
+    def __init__(
+        self, broker: Broker, topic: Topic, number: int, session: Session, space: Namespace
+    ) -> None:
+        super().__init__(broker, topic, number, session)
+        self._space = space
+
+    @property
+    def shortage(self) -> GoQueueError | None:
+        error = super().shortage
+        return None if error is None else self._space.error(error)
+
+    def produce(
+        self,
+        batch: memoryview,
+        *,
+        transactional_id: str | None = None,
+        joins_transaction: bool = False,
+    ) -> Appended | Split | Joining:
+        space = self._space
+        if transactional_id is not None:
+            transactional_id = space.inward(NameKind.TRANSACTIONAL_ID, transactional_id)
+        try:
+            return super().produce(
+                batch, transactional_id=transactional_id, joins_transaction=joins_transaction
+            )
+        except GoQueueError as error:
+            raise space.error(error) from None
+
+    def refuse(self, batch: Buffer, error: GoQueueError) -> GoQueueError:
+        return self._space.error(super().refuse(batch, error))
+
+    def when_stored(
+        self, stored: Appended | Split | Joining, done: Done, *, is_replicated: bool
+    ) -> None:
+        super().when_stored(stored, self._shown(done), is_replicated=is_replicated)
+
+    def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
+        try:
+            return super().append_run(data, pieces)
+        except GoQueueError as error:
+            raise self._space.error(error) from None
+
+    def when_run_stored(self, last_offset: int, done: Done, *, is_replicated: bool) -> None:
+        super().when_run_stored(last_offset, self._shown(done), is_replicated=is_replicated)
+
+    def _shown(self, done: Done) -> Done:
+        return lambda error: done(None if error is None else self._space.error(error))
 
 
 class Reader(_Place):

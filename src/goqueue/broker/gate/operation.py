@@ -20,6 +20,7 @@ from functools import wraps
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from goqueue.broker.gate.namespaces import Namespaces, own_resource
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, GoQueueError
@@ -29,6 +30,7 @@ from goqueue.model.session import Session
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.gate.forwarding import Forwarder
+    from goqueue.broker.gate.tenant_calls import TenantCalls
     from goqueue.broker.topics.topics import Topic
 
 NO_OWNER = -1
@@ -59,6 +61,7 @@ class Operation:
     is_reading: bool = False  # changes nothing, so it may be repeated when a response is lost
     is_immediate: bool = False  # answered at once, from local state
     is_change: bool = False  # administers something, rather than reads, or moves messages
+    is_for_operators: bool = False  # concerns the whole cluster, so no tenant may use it
 
     @property
     def is_routed(self) -> bool:
@@ -87,8 +90,11 @@ class Policy(Protocol):
 class Authoriser:
     """Checks what sessions may access, by the policy that all gates of a node share."""
 
-    def __init__(self, observer: Observer | None) -> None:
+    def __init__(self, observer: Observer | None, namespaces: Namespaces) -> None:
         self.policy: Policy | None = None  # None: everything is allowed
+        self.namespaces = namespaces
+        namespaces.has_policy = lambda: self.policy is not None
+        namespaces.on_change(self.changed)
         self._observer = interested(observer, ("denied",))
         self._on_change: list[Callable[[], None]] = []
 
@@ -103,7 +109,7 @@ class Authoriser:
             changed()
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever the policy or its rules change."""
+        """Call `changed` whenever the policy, its rules or tenants change."""
         self._on_change.append(changed)
 
     def authorise(self, session: Session, operation: Operation, arguments: Arguments) -> None:
@@ -115,13 +121,24 @@ class Authoriser:
         self, session: Session, action: Action, resource: Resource, *, operation: str = ""
     ) -> None:
         """Raise unless the session may perform the action on the resource."""
+        self.namespaces.check_state(session, action)
         if not self.allows(session, action, resource):
             if self._observer is not None:
                 self._observer.denied(session, action, resource, operation=operation)
+            if not self.namespaces.holds(session, resource):
+                resource = Resource(resource.kind, "")  # The name of another tenant's is secret.
             raise AccessDenied(session.principal, action, resource)
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        if session.tenant or self.namespaces.is_used:
+            if not self.namespaces.holds(session, resource):
+                return False
+            resource = own_resource(session, resource)
         return self.policy is None or self.policy.allows(session, action, resource)
+
+    def is_open(self, session: Session) -> bool:
+        """Whether a session may do everything, to all there is."""
+        return self.policy is None and not session.tenant and not self.namespaces.is_used
 
 
 class Dispatcher:
@@ -130,16 +147,76 @@ class Dispatcher:
     def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
         self.broker = broker
         self.authoriser = authoriser
+        self.namespaces = authoriser.namespaces
         self.areas: dict[str, Area] = {}
         self.forwarder: Forwarder | None = None  # None: everything is performed here
         self.observer = interested(broker.observer, CALL_EVENTS)
         observes_traffic = self.observer is not None and self.observer.observes_traffic
         self.traffic_observer = self.observer if observes_traffic else None
+        self.tenants: TenantCalls  # set by the gate
 
     def call(
         self, session: Session, operation: Operation, area: Area, arguments: Arguments
     ) -> Promise[Any]:
         """Answer an operation, here or on the node that owns its resource."""
+        if self.has_names(session):
+            return self._call_translated(session, operation, area, arguments)
+        return self._call(session, operation, area, arguments)
+
+    def has_names(self, session: Session) -> bool:
+        """Whether the names in the calls of a session may have to be translated."""
+        return (session.tenant != "" or self.namespaces.is_used) and not session.is_inside
+
+    def _call_translated(
+        self, session: Session, operation: Operation, area: Area, arguments: Arguments
+    ) -> Promise[Any]:
+        """Answer an operation whose names are those of a tenant."""
+        try:
+            call = self.tenants.begin(session, operation, arguments)
+        except GoQueueError as error:
+            return _rejected(error)
+        if call is None:
+            return self._call(session, operation, area, arguments)
+        shown: Promise[Any] = Promise()
+
+        def answered(value: Any, error: Exception | None) -> None:
+            try:
+                if error is None:
+                    value = call.result(value)
+                else:
+                    error = call.error(error)
+            except Exception as failure:
+                error = failure
+            shown.settle(None if error else value, error)
+
+        self._call(call.session, operation, area, call.arguments).then(answered)
+        return shown
+
+    def query(
+        self, session: Session, operation: Operation, area: Area, arguments: Arguments
+    ) -> Any:
+        """Answer an operation at once whose names are those of a tenant."""
+        call = self.tenants.begin(session, operation, arguments)
+        if call is None:
+            return self._query(session, operation, area, arguments)
+        try:
+            value = self._query(call.session, operation, area, call.arguments)
+        except GoQueueError as error:
+            raise call.error(error) from None
+        return call.result(value)
+
+    def _query(
+        self, session: Session, operation: Operation, area: Area, arguments: Arguments
+    ) -> Any:
+        if self.authoriser.policy is not None:
+            self.authoriser.authorise(session, operation, arguments)
+        if self.traffic_observer is not None:
+            self.traffic_observer.queried(session, operation, arguments)
+        return operation.perform(area, session, **arguments)
+
+    def _call(
+        self, session: Session, operation: Operation, area: Area, arguments: Arguments
+    ) -> Promise[Any]:
         if self.authoriser.policy is not None:
             try:
                 self.authoriser.authorise(session, operation, arguments)
@@ -293,6 +370,9 @@ def query(
         @wraps(method)
         def call(area: A, session: Session, /, *args: P.args, **arguments: P.kwargs) -> R:
             assert not args, "arguments of operations have names"
+            if area._dispatcher.has_names(session):
+                answer: R = area._dispatcher.query(session, declared, area, arguments)
+                return answer
             if area._authoriser.policy is not None:
                 area._authoriser.authorise(session, declared, arguments)
             if area._traffic_observer is not None:
@@ -319,7 +399,16 @@ def _declare(
     full = f"{area_name(area)}.{name}"
     assert full not in OPERATIONS, f"{full} is declared twice"
     declared = Operation(
-        full, action, _all_of(resources), method, owner, merge, is_reading, is_immediate, is_change
+        full,
+        action,
+        _all_of(resources),
+        method,
+        owner,
+        merge,
+        is_reading,
+        is_immediate,
+        is_change,
+        is_for_operators=cluster in resources,
     )
     OPERATIONS[full] = declared
     return declared
@@ -370,7 +459,16 @@ def everybody(_: Arguments) -> Iterable[Resource]:
 
 
 def cluster(_: Arguments) -> Iterable[Resource]:
+    """For what concerns all tenants, and is refused to the users of any but the default one."""
     return (CLUSTER,)
+
+
+def own_cluster(_: Arguments) -> Iterable[Resource]:
+    """For what each tenant has for itself, as if it had a cluster of its own."""
+    return (CLUSTER,)
+
+
+own_cluster.__name__ = cluster.__name__  # as the page of all operations shows it
 
 
 def also(action: Action, resources: Resources) -> Resources:

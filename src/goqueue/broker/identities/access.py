@@ -20,9 +20,10 @@ from goqueue.cluster.identity_facts import (
     RoleFact,
     acl_of_key,
 )
-from goqueue.model.access import ANY_PRINCIPAL, Acl, AclFilter, Action, Resource, ResourceKind
+from goqueue.model.access import ANY_PRINCIPAL, Acl, Action, Resource, ResourceKind
 from goqueue.model.errors import InvalidRequest, InvalidRole, UnknownRole
 from goqueue.model.session import USER_PREFIX, Session
+from goqueue.model.tenants import Text
 from goqueue.tenancy.acls import AccessControl, Verdict, Who
 
 ROLE_NAME_LENGTH_MAX = 255
@@ -35,7 +36,7 @@ class RulePage(NamedTuple):
     """Some rules in order, and where the next page begins; empty after the last."""
 
     rules: list[Acl]
-    next: str
+    next: Text
 
 
 class Access:
@@ -112,17 +113,17 @@ class Access:
 
     # Rules
 
-    def rules(self, filter: AclFilter) -> Iterator[Acl]:
-        """Yield the rules that a filter selects, in order."""
-        return (rule for _, rule in self._ordered() if filter.matches(rule))
+    def rules(self, selects: Callable[[Acl], bool]) -> Iterator[Acl]:
+        """Yield the selected rules, in order."""
+        return (rule for _, rule in self._ordered() if selects(rule))
 
-    def page(self, filter: AclFilter, *, after: str, limit: int) -> RulePage:
-        """Return the next rules that a filter selects."""
+    def page(self, selects: Callable[[Acl], bool], *, after: str, limit: int) -> RulePage:
+        """Return the next selected rules."""
         order = self._ordered()
         first = bisect_right(order, _read_cursor(after), key=lambda one: one[0]) if after else 0
         found: list[Acl] = []
         for _, rule in islice(order, first, None):
-            if not filter.matches(rule):
+            if not selects(rule):
                 continue
             if len(found) == limit:
                 return RulePage(found, _cursor(_place(found[-1])))

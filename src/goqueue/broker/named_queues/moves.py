@@ -27,6 +27,7 @@ from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.dead_letters import read_origin, without_origin
 from goqueue.model.errors import GoQueueError, RedriveActive, RedriveEnded, UnknownRedrive
+from goqueue.model.tenants import QueueName, Sentence, Text
 from goqueue.partition import Partition
 
 JOB_KIND = "queue-move"
@@ -52,16 +53,16 @@ Publish = Callable[[str, Sequence[Record | Outgoing]], Promise[list[PublishResul
 class Move(msgspec.Struct, kw_only=True):
     """One job."""
 
-    id: str
-    queue: str
+    id: Text
+    queue: QueueName
     queue_id: bytes
-    target: str = ""  # the queue to move to; empty: the queue that each message came from
+    target: QueueName = ""  # the queue to move to; empty: the queue that each message came from
     rate_per_s: int | None = None
     created_ms: int
     wanted: int  # messages in the queue when it started
     moved: int = 0
     state: State = "running"
-    problem: str = ""
+    problem: Sentence = ""
 
     @property
     def is_ended(self) -> bool:

@@ -12,7 +12,7 @@ node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -34,28 +34,30 @@ from goqueue.model.errors import (
     UnknownQueue,
     UnknownTopic,
 )
-from goqueue.model.names import DELIVERY_TOPIC, check_topic_name
+from goqueue.model.names import DELIVERY_TOPIC
+from goqueue.model.tenants import NameKind, QueueName, Text, TopicName
 
 # How often a change is repeated because another node has changed the queue in the meantime.
 CHANGE_ATTEMPTS_MAX = 10
 GROUP_SUFFIX = ".queue"
 
-Changes = Mapping[str, str | None]  # None removes an entry
+Changes = Mapping[Text, Text | None]  # None removes an entry
 NamedQueue = NamedQueueFact
+QueueValues = Annotated[Mapping[str, Any], NameKind.QUEUE_SETTINGS]
 
 
 class NamedQueueSpec(NamedTuple):
     """A queue to create. Without a topic, one of the queue's name, created if it is missing."""
 
-    name: str
-    topic: str | None = None
-    attributes: Mapping[str, str] = {}
-    tags: Mapping[str, str] = {}
-    queue_settings: Mapping[str, Any] = {}
-    topic_settings: Mapping[str, str] = {}
+    name: QueueName
+    topic: TopicName | None = None
+    attributes: Mapping[Text, Text] = {}
+    tags: Mapping[Text, Text] = {}
+    queue_settings: Annotated[Mapping[str, Any], NameKind.QUEUE_SETTINGS] = {}
+    topic_settings: Mapping[Text, Text] = {}
     is_ordered: bool = False
     # The attributes in which an existing queue must match this one; None for all.
-    compared: Mapping[str, str] | None = None
+    compared: Mapping[Text, Text] | None = None
 
 
 class NamedQueues:
@@ -176,7 +178,7 @@ class NamedQueues:
         return name + GROUP_SUFFIX if self._queues.groups.is_stream_group(name) else name
 
     def _check_new(self, spec: NamedQueueSpec) -> None:
-        check_topic_name(spec.name)
+        self._topics.check_name(spec.name)
         topic = self._topics.find(spec.topic or spec.name)
         if topic is not None and topic.is_internal:
             raise InternalTopic(topic.name)

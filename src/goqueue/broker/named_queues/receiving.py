@@ -11,6 +11,7 @@ from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.records import Received
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Cancellation
+from goqueue.model.tenants import Text
 
 # How long a short poll waits for stored messages that the owner has not been notified of yet.
 ANNOUNCED_MS_MAX = 1_000
@@ -19,7 +20,7 @@ ANNOUNCED_MS_MAX = 1_000
 class ReceiveAttempt(NamedTuple):
     """A receive call that may be repeated under its name; the first call's note is returned."""
 
-    name: str
+    name: Text
     note: bytes = b""
 
 

@@ -40,6 +40,7 @@ from goqueue.model.queue_headers import (
     DEDUPLICATION_HEADER,
     MESSAGE_ID_HEADER,
 )
+from goqueue.model.tenants import Text
 from goqueue.partition import Partition
 
 # Ids of all queues within the deduplication window, at about 500 bytes each.
@@ -54,9 +55,9 @@ class Posting(NamedTuple):
     """A message to send. Its ids become headers of the record."""
 
     record: Record
-    message_id: str
+    message_id: Text
     delay_ms: int = 0
-    deduplication_id: str | None = None
+    deduplication_id: Text | None = None
     scope: Scope = "queue"  # where the id is unique: in the whole queue, or within its key
 
     @property
@@ -68,7 +69,7 @@ class Posting(NamedTuple):
 class Posted(NamedTuple):
     """A message that is stored or scheduled, or was before under the same deduplication id."""
 
-    message_id: str
+    message_id: Text
     sequence: int | None  # increases with each message of a key; None for a scheduled one
     is_duplicate: bool = False
 

@@ -30,6 +30,7 @@ from goqueue.model.attributes import (
 from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Header, Record
 from goqueue.model.errors import GoQueueError, InternalTopic, StorageFull
 from goqueue.model.key_hash import partition_of_key
+from goqueue.model.tenants import Text
 
 RECORD_OVERHEAD_BYTES = 40  # lengths, deltas and the like, at most
 HEADER_OVERHEAD_BYTES = 10
@@ -55,7 +56,7 @@ class Published(NamedTuple):
 class Scheduled(NamedTuple):
     """The record is scheduled for its topic."""
 
-    schedule_id: str
+    schedule_id: Text
     due_ms: int
 
 

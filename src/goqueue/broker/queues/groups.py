@@ -25,7 +25,8 @@ from goqueue.model.errors import (
     InvalidRequest,
     UnknownGroup,
 )
-from goqueue.model.names import DELIVERY_TOPIC, INTERNAL_TOPICS, check_topic_name
+from goqueue.model.names import DELIVERY_TOPIC, INTERNAL_TOPICS
+from goqueue.model.tenants import GroupName, TopicName
 
 GROUP_NAME_LENGTH_MAX = 249
 NO_OWNER = -1
@@ -34,9 +35,9 @@ NO_OWNER = -1
 class QueueGroup(NamedTuple):
     """The description of a queue group."""
 
-    name: str
+    name: GroupName
     settings: QueueSettings
-    topics: list[str]
+    topics: list[TopicName]
 
 
 class QueueGroups:
@@ -100,7 +101,7 @@ class QueueGroups:
             self._check_new(name)
         checked = check_queue_settings(dict(settings))
         if checked.dead_letter_topic:
-            check_topic_name(checked.dead_letter_topic)
+            self._topics.check_name(checked.dead_letter_topic)
             if checked.dead_letter_topic in INTERNAL_TOPICS:
                 raise InvalidGroupSettings("dead_letter_topic must not be an internal topic.")
         return checked

@@ -27,6 +27,7 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.batch import Record
 from goqueue.model.errors import InvalidRequest
+from goqueue.model.tenants import GroupName, Text
 
 # A peek searches ranges of offsets for unfinished messages, one range per loop iteration.
 PEEK_STRETCH = PEEK_MESSAGES_MAX  # offsets of one range
@@ -43,11 +44,11 @@ class PeekedMessage(NamedTuple):
 class TopicLanes(NamedTuple):
     """The lanes of a topic: their settings, stored records, and the statistics of each group."""
 
-    weights: Mapping[str, int]
+    weights: Mapping[Text, int]
     is_strict: bool
     starvation_ms: int
     stored: list[list[int]]  # records per partition and lane; zero without a replica here
-    groups: Mapping[str, Sequence[LaneStats]]
+    groups: Mapping[GroupName, Sequence[LaneStats]]
 
 
 class QueueInspection:

@@ -26,6 +26,7 @@ from goqueue.model.errors import (
     OffsetOutOfRange,
     StorageFailed,
 )
+from goqueue.model.tenants import NameKind, Text
 from goqueue.partition import AbortedSpans, Partition
 
 READ_BYTES = 256 << 10
@@ -385,9 +386,9 @@ class ReceivedRun(NamedTuple):
 class _PackedLease(NamedTuple):
     """The parts of a lease that a consumer sees."""
 
-    head: str
-    tails: list[str] | None  # None for the standard ones, which only contain the position
-    consumer: str
+    head: Text
+    tails: list[Text] | None  # None for the standard ones, which only contain the position
+    consumer: Text
     partition: int
     offsets: list[int]
     attempts: list[int]
@@ -406,7 +407,7 @@ class _PackedRun(NamedTuple):
 class PackedReceived(NamedTuple):
     """`Received` as plain data."""
 
-    topic: str
+    topic: Text
     leases: list[_PackedLease]
     runs: list[_PackedRun]
 
@@ -442,6 +443,12 @@ class Received:
             for _, places, lease, first in self.runs
             for tail in lease.tails[first : first + len(places)]
         ]
+
+    def renamed(self, rename: Callable[[NameKind, str], str]) -> Received:
+        """Return the same messages with another name of their topic."""
+        other = Received(rename(NameKind.TOPIC, self.topic))
+        other.runs, other.count = self.runs, self.count
+        return other
 
     def pack(self) -> PackedReceived:
         """Return it as plain data, without the other records of the batches."""

@@ -42,6 +42,7 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from goqueue.model.names import DELIVERY_TOPIC
+from goqueue.model.tenants import TopicName
 from goqueue.partition import Partition
 
 JOB_KIND = "redrive"
@@ -56,7 +57,7 @@ _decode_job = msgspec.msgpack.Decoder(Redrive).decode
 class Preview(NamedTuple):
     """What a job would do, as far as letters were examined."""
 
-    dead_letter_topic: str
+    dead_letter_topic: TopicName
     matching: int
     passed_over: int
     letters: list[Letter]

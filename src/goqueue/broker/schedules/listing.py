@@ -16,8 +16,10 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Header
 from goqueue.model.errors import InvalidRequest, UnknownSchedule
+from goqueue.model.tenants import Text, TopicName, prefix_of
 
 LIST_MAX = 1000
+DEFAULT_TENANT_TOPICS = "~~"  # as a filter
 
 _Position = tuple[int, int, int]  # due time, log and number
 
@@ -25,8 +27,8 @@ _Position = tuple[int, int, int]  # due time, log and number
 class Schedule(NamedTuple):
     """A waiting message, as returned to callers."""
 
-    id: str
-    topic: str
+    id: Text
+    topic: TopicName
     partition: int | None  # None: chosen when the message is released
     due_ms: int
     key: bytes | None
@@ -52,8 +54,8 @@ class ScheduleStats(NamedTuple):
 class ScheduledEntry(NamedTuple):
     """One entry in a list of schedules."""
 
-    id: str
-    topic: str
+    id: Text
+    topic: TopicName
     due_ms: int
 
 
@@ -61,11 +63,14 @@ class SchedulePage(NamedTuple):
     """Entries by due time; `next_cursor` continues after them, and is empty at the end."""
 
     entries: list[ScheduledEntry]
-    next_cursor: str
+    next_cursor: Text
 
 
 class Wanted(NamedTuple):
-    """A filter: schedules of one topic or all, due within a time range."""
+    """A filter: schedules of one topic or all, due within a time range.
+
+    A bare prefix stands for all topics of its tenant, `DEFAULT_TENANT_TOPICS` for those of none.
+    """
 
     topic: str | None = None
     from_ms: int = 0
@@ -74,13 +79,23 @@ class Wanted(NamedTuple):
     def pick(self, agenda: Agenda, block: array[int]) -> list[Entry]:
         """The entries of a block that match and are still valid."""
         topic, from_ms, until_ms = self
+        is_prefix = topic is not None and is_whole_tenant(topic)
         return [
             (due_ms, number)
             for due_ms, number in zip(block[::2], block[1::2], strict=True)
             if from_ms <= due_ms < until_ms
             and agenda.is_current(number, due_ms)
-            and (topic is None or agenda.topic_of(number) == topic)
+            and (
+                topic is None
+                or (prefix_of(agenda.topic_of(number)) if is_prefix else agenda.topic_of(number))
+                == topic.removesuffix(DEFAULT_TENANT_TOPICS)
+            )
         ]
+
+
+def is_whole_tenant(topic: str) -> bool:
+    """Whether a filter stands for all topics of a tenant."""
+    return topic == DEFAULT_TENANT_TOPICS or (topic != "" and prefix_of(topic) == topic)
 
 
 class ScheduleListing:

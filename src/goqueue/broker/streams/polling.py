@@ -36,6 +36,7 @@ from goqueue.model.errors import (
     StaleMemberEpoch,
     UnknownMember,
 )
+from goqueue.model.tenants import GroupName, Sentence, Text, TopicName
 from goqueue.partition import Partition
 
 MEMBERS_MAX = 10_000  # whose positions are held
@@ -59,8 +60,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     to begin in partitions without a committed offset.
     """
 
-    group_id: str
-    member_id: str
+    group_id: GroupName
+    member_id: Text
     member_epoch: int
     records_max: int
     bytes_max: int
@@ -70,7 +71,7 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolledRecord(NamedTuple):
-    topic: str
+    topic: TopicName
     partition: int
     record: Record
 
@@ -78,7 +79,7 @@ class PolledRecord(NamedTuple):
 class PositionReset(NamedTuple):
     """Retention removed the next records to be read; reading continued at another offset."""
 
-    topic: str
+    topic: TopicName
     partition: int
     offset_before: int
     offset: int
@@ -87,11 +88,11 @@ class PositionReset(NamedTuple):
 class UnreadableRange(NamedTuple):
     """Offsets that can no longer be read, and the reason."""
 
-    topic: str
+    topic: TopicName
     partition: int
     offset: int
     next_offset: int
-    detail: str
+    detail: Sentence
 
 
 class Polled(NamedTuple):

@@ -36,6 +36,7 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from goqueue.model.names import TopicPartition
+from goqueue.model.tenants import TopicName
 
 Start = Literal["earliest", "latest"]
 Wanted = Mapping[str, Sequence[int]]  # partitions by topic
@@ -58,7 +59,7 @@ class Look(Protocol):
 class PartitionLag(NamedTuple):
     """The number of offsets in a partition that a group has not yet read or acknowledged."""
 
-    topic: str
+    topic: TopicName
     partition: int
     offset: int | None  # where the group continues; None if it has committed nothing
     end_offset: int
@@ -68,9 +69,9 @@ class PartitionLag(NamedTuple):
 class FetchedOffsets(NamedTuple):
     """Committed offsets, and the partitions where an open transaction may change them."""
 
-    offsets: dict[str, dict[int, CommittedOffset]]
+    offsets: dict[TopicName, dict[int, CommittedOffset]]
     unstable: Partitions = frozenset()
-    refused: Mapping[str, GoQueueError] = {}  # by topic
+    refused: Mapping[TopicName, GoQueueError] = {}  # by topic
 
 
 class ResetOffset(NamedTuple):

@@ -9,7 +9,7 @@ from goqueue.config import TopicSettings
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import TopicExists, UnknownTopic
-from goqueue.model.names import INTERNAL_TOPICS, check_topic_name
+from goqueue.model.names import INTERNAL_TOPICS
 
 # Waiting time for a topic that this node has not applied yet: two seconds in all.
 _KNOWN_CHECK_MS = 50
@@ -26,7 +26,7 @@ class AutoCreation:
 
     async def create(self, name: str, *, may_create: bool) -> Topic:
         """Create a missing topic on demand, if that is allowed."""
-        check_topic_name(name)
+        self._topics.check_name(name)
         if not may_create or not self._settings.auto_create or name in INTERNAL_TOPICS:
             raise UnknownTopic(name)
         try:

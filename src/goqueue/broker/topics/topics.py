@@ -20,6 +20,7 @@ from goqueue.cluster.facts import (
     TopicFact,
     config_key,
 )
+from goqueue.cluster.tenant_commands import check_new_topic_name
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
@@ -33,7 +34,7 @@ from goqueue.model.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
-from goqueue.model.names import INTERNAL_TOPICS, TopicPartition, check_topic_name, folded_topic_name
+from goqueue.model.names import INTERNAL_TOPICS, TopicPartition, folded_topic_name
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition, PartitionSettings
 
@@ -336,9 +337,13 @@ class Topics:
         self._fact_log.request(command).then(decided)
         return promise
 
+    def check_name(self, name: str) -> None:
+        """Raise if no new topic can have this name."""
+        check_new_topic_name(self._fact_log.metadata, name)
+
     def check_new(self, name: str, *, partition_count: int, settings: Mapping[str, str]) -> None:
         """Raise if `create` with these arguments would be refused."""
-        check_topic_name(name)
+        self.check_name(name)
         if name in self._topics:
             raise TopicExists(name)
         folded = folded_topic_name(name)

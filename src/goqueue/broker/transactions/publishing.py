@@ -39,6 +39,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.names import TopicPartition
+from goqueue.model.tenants import TopicName
 from goqueue.partition import Appended, Partition
 from goqueue.partition.rules import check_produced
 
@@ -50,7 +51,7 @@ _log = logging.getLogger(__name__)
 class Addressed(NamedTuple):
     """A record and its destination; without a partition, its key selects one."""
 
-    topic: str
+    topic: TopicName
     record: Record
     partition: int | None = None
 

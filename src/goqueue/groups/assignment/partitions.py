@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-Partition = tuple[str, int]
+from goqueue.model.tenants import TopicName
+
+Partition = tuple[TopicName, int]
 Partitions = frozenset[Partition]
 
 NO_PARTITIONS: Partitions = frozenset()

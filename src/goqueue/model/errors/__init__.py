@@ -119,6 +119,13 @@ from goqueue.model.errors.schemas import (
     SchemaRefusal,
     SchemaRefused,
 )
+from goqueue.model.errors.tenants import (
+    InvalidTenantName,
+    TenantExists,
+    TenantInUse,
+    TenantSuspended,
+    UnknownTenant,
+)
 from goqueue.model.errors.topics import (
     FencedLeaderEpoch,
     InternalTopic,
@@ -196,6 +203,7 @@ __all__ = [
     "InvalidSchema",
     "InvalidSessionTimeout",
     "InvalidSettings",
+    "InvalidTenantName",
     "InvalidTimestamp",
     "InvalidTopicName",
     "InvalidTopicSetting",
@@ -244,6 +252,9 @@ __all__ = [
     "StaleReceipt",
     "StorageFailed",
     "StorageFull",
+    "TenantExists",
+    "TenantInUse",
+    "TenantSuspended",
     "TooManyFailures",
     "TopicDeletionDisabled",
     "TopicExists",
@@ -262,6 +273,7 @@ __all__ = [
     "UnknownRedrive",
     "UnknownRole",
     "UnknownSchedule",
+    "UnknownTenant",
     "UnknownTopic",
     "UnknownTopicId",
     "UnknownTransaction",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from goqueue.model.tenants import SubjectReference, Text
+
 # A schema comes from a client, so everything about it has a bound.
 SCHEMA_BYTES_MAX = 1024 * 1024  # of a text, and of all texts together that it refers to
 SCHEMA_DEPTH_MAX = 100  # nesting of objects and arrays; a record in a record takes three levels
@@ -24,8 +26,8 @@ class SchemaKind(StrEnum):
 class Reference:
     """A reference of a schema to another: `name` is used in its text, the rest identifies it."""
 
-    name: str
-    subject: str
+    name: Text
+    subject: SubjectReference
     version: int
 
 

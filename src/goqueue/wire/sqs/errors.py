@@ -284,6 +284,7 @@ MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
     errors.AuthenticationRequired: MissingAuthentication,
     errors.AuthenticationFailed: InvalidClientToken,
     errors.TooManyFailures: RequestThrottled,
+    errors.TenantSuspended: AccessDenied,
     errors.QuotaExceeded: RequestThrottled,
     errors.QueueExists: QueueNameExists,
     errors.UnknownQueue: QueueDoesNotExist,

@@ -19,6 +19,6 @@ class AccessArea(Area):
         self, session: Session, *, resource: Resource, actions: Sequence[Action]
     ) -> Sequence[Action]:
         """Return those of the actions that the session may perform on a resource."""
-        if self._authoriser.policy is None:
+        if self._authoriser.is_open(session):
             return actions
         return [one for one in actions if self._may(session, one, resource)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Annotated
 
 import msgspec
 
-from goqueue.broker.gate.operation import Area, cluster, everybody, operation, query
+from goqueue.broker.gate.operation import Area, everybody, operation, own_cluster, query
 from goqueue.broker.identities.access import RulePage
 from goqueue.model.access import (
     Acl,
@@ -20,7 +21,9 @@ from goqueue.model.access import (
 )
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
+from goqueue.model.tenants import NameKind, RoleName, Text
 from goqueue.tenancy.acls import Reason, Verdict, Who, checked
+from goqueue.tenancy.namespaces import ForeignName
 
 __all__ = [
     "Acl",
@@ -42,19 +45,20 @@ Outcomes = list[GoQueueError | None]
 class Role(msgspec.Struct, frozen=True):
     """A role and the users that have it."""
 
-    name: str
-    members: tuple[str, ...]
+    name: RoleName
+    members: tuple[Text, ...]
 
 
 class RolePage(msgspec.Struct, frozen=True):
     """Roles by name; the next page begins after `next`, which is empty on the last."""
 
     roles: list[Role]
-    next: str
+    next: Text
 
 
 # Inside the area, `list` is an operation.
 Rules = list[Acl]
+Filter = Annotated[AclFilter, NameKind.NONE]  # it selects rules as the client sees them
 
 
 class AclsArea(Area):
@@ -67,7 +71,7 @@ class AclsArea(Area):
 
     # Rules
 
-    @operation(Action.ALTER, cluster)
+    @operation(Action.ALTER, own_cluster)
     async def create(self, session: Session, *, rules: Sequence[Acl]) -> Outcomes:
         """Create rules; those that exist are kept. Return an error for each invalid one."""
         outcomes: Outcomes = []
@@ -81,66 +85,87 @@ class AclsArea(Area):
         await self._broker.access.add(valid)
         return outcomes
 
-    @operation(Action.DESCRIBE, cluster, is_reading=True)
+    @operation(Action.DESCRIBE, own_cluster, is_reading=True)
     async def list(
-        self, session: Session, *, filter: AclFilter, after: str = "", limit: int | None = None
+        self, session: Session, *, filter: Filter, after: Text = "", limit: int | None = None
     ) -> RulePage:
         """Return the rules that a filter selects: all, or a page of them after a cursor."""
         access = self._broker.access
         if limit is None:
-            return RulePage([*access.rules(filter)], "")
-        return access.page(filter, after=after, limit=limit)
+            return RulePage([*access.rules(self._selects(session, filter))], "")
+        return access.page(self._selects(session, filter), after=after, limit=limit)
 
-    @operation(Action.ALTER, cluster)
-    async def delete(self, session: Session, *, filter: AclFilter, dry_run: bool = False) -> Rules:
+    def _selects(self, session: Session, filter: AclFilter) -> Callable[[Acl], bool]:
+        """Return whether a rule is selected; those of other tenants are not."""
+        space = self._authoriser.namespaces.of(session)
+        if space is None:
+            return filter.matches
+
+        def matches(rule: Acl) -> bool:
+            try:
+                return filter.matches(space.plain_rule(rule))
+            except ForeignName:
+                return False
+
+        return matches
+
+    @operation(Action.ALTER, own_cluster)
+    async def delete(self, session: Session, *, filter: Filter, dry_run: bool = False) -> Rules:
         """Delete the rules that a filter selects, and return them."""
-        found = [*self._broker.access.rules(filter)]
+        found = [*self._broker.access.rules(self._selects(session, filter))]
         if not dry_run:
             await self._broker.access.remove(found)
         return found
 
-    @query(Action.DESCRIBE, cluster)
+    @query(Action.DESCRIBE, own_cluster)
     def test(
-        self, session: Session, *, principal: str, host: str, action: Action, resource: Resource
+        self, session: Session, *, principal: Text, host: Text, action: Action, resource: Resource
     ) -> Verdict:
         """Return whether rules allow a principal an action, and which rule decides."""
         return self._broker.access.explain(Who(principal, host), action, resource)
 
     # Roles
 
-    @operation(Action.ALTER, cluster)
-    async def create_role(self, session: Session, *, role: str, members: Sequence[str]) -> Role:
+    @operation(Action.ALTER, own_cluster)
+    async def create_role(
+        self, session: Session, *, role: RoleName, members: Sequence[Text]
+    ) -> Role:
         """Create a role with members; if it exists, they are added."""
         fact = await self._broker.access.put_role(role, added=members)
         return Role(fact.name, fact.members)
 
-    @query(Action.DESCRIBE, cluster)
-    def roles(self, session: Session, *, after: str = "", limit: int) -> RolePage:
+    @query(Action.DESCRIBE, own_cluster)
+    def roles(self, session: Session, *, after: RoleName = "", limit: int) -> RolePage:
         """Return a page of roles by name."""
         known = self._broker.access.roles
-        names = [name for name in sorted(known) if name > after]
+        space = self._authoriser.namespaces.of(session)
+        names = [
+            name
+            for name in sorted(known)
+            if name > after and (space is None or space.holds_name(name))
+        ]
         page = [Role(name, known[name].members) for name in islice(names, limit)]
         return RolePage(page, page[-1].name if len(names) > limit else "")
 
-    @query(Action.DESCRIBE, cluster)
-    def role(self, session: Session, *, role: str) -> Role:
+    @query(Action.DESCRIBE, own_cluster)
+    def role(self, session: Session, *, role: RoleName) -> Role:
         """Return a role."""
         fact = self._broker.access.role(role)
         return Role(fact.name, fact.members)
 
-    @operation(Action.ALTER, cluster)
-    async def grant(self, session: Session, *, role: str, members: Sequence[str]) -> Role:
+    @operation(Action.ALTER, own_cluster)
+    async def grant(self, session: Session, *, role: RoleName, members: Sequence[Text]) -> Role:
         """Give a role to users."""
         fact = await self._broker.access.put_role(role, added=members, must_exist=True)
         return Role(fact.name, fact.members)
 
-    @operation(Action.ALTER, cluster)
-    async def revoke(self, session: Session, *, role: str, members: Sequence[str]) -> Role:
+    @operation(Action.ALTER, own_cluster)
+    async def revoke(self, session: Session, *, role: RoleName, members: Sequence[Text]) -> Role:
         """Take a role from users."""
         fact = await self._broker.access.put_role(role, removed=members, must_exist=True)
         return Role(fact.name, fact.members)
 
-    @operation(Action.ALTER, cluster)
-    async def delete_role(self, session: Session, *, role: str) -> None:
+    @operation(Action.ALTER, own_cluster)
+    async def delete_role(self, session: Session, *, role: RoleName) -> None:
         """Delete a role and its rules."""
         await self._broker.access.delete_role(role)

@@ -11,6 +11,7 @@ from goqueue.broker.gate.operation import Area, cluster, everybody, operation, q
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action
 from goqueue.model.session import Session
+from goqueue.model.tenants import Text, TopicName
 
 __all__ = [
     "ClusterArea",
@@ -29,7 +30,7 @@ __all__ = [
 class ClusterSummary(NamedTuple):
     """The cluster at a glance."""
 
-    cluster_id: str
+    cluster_id: Text
     controller: int  # -1 if there is none
     voters: Sequence[int]
     node_count: int
@@ -55,14 +56,14 @@ class DrainState(NamedTuple):
 
     is_draining: bool
     leader_count: int
-    stuck: Sequence[tuple[str, int]]
+    stuck: Sequence[tuple[TopicName, int]]
 
 
 class Endpoint(NamedTuple):
     """The address of a node for clients."""
 
-    address: str
-    rack: str
+    address: Text
+    rack: Text
 
 
 class ClusterArea(Area):
@@ -131,7 +132,7 @@ class ClusterArea(Area):
     # For clients that route requests themselves: every client may find the nodes.
 
     @query(Action.DESCRIBE, everybody)
-    def endpoints(self, session: Session, *, listener: str) -> dict[int, Endpoint] | None:
+    def endpoints(self, session: Session, *, listener: Text) -> dict[int, Endpoint] | None:
         """Return the address of each available node for clients; None on a single node."""
         known = self._broker.cluster
         if known is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from goqueue.broker.dynamic_settings import (
     GROUP_SETTINGS,
@@ -13,7 +13,16 @@ from goqueue.broker.dynamic_settings import (
     SESSION_MS,
     THROTTLES,
 )
-from goqueue.broker.gate.operation import Area, cluster, everybody, group, operation, query, topic
+from goqueue.broker.gate.operation import (
+    Area,
+    cluster,
+    everybody,
+    group,
+    operation,
+    own_cluster,
+    query,
+    topic,
+)
 from goqueue.broker.topics.settings import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
@@ -28,6 +37,7 @@ from goqueue.model.access import Action
 from goqueue.model.errors import InternalTopic, InvalidRequest, InvalidTopicSetting
 from goqueue.model.names import AUDIT_TOPIC
 from goqueue.model.session import Session
+from goqueue.model.tenants import GroupName, NameKind, Text, TopicName
 
 __all__ = [
     "ACCEPTED_SETTINGS",
@@ -65,9 +75,9 @@ class ChangeKind(StrEnum):
 class Change(NamedTuple):
     """A change of one setting."""
 
-    name: str
+    name: Text
     kind: ChangeKind
-    value: str | None = None
+    value: Text | None = None
 
 
 class DefaultLayers(NamedTuple):
@@ -76,10 +86,10 @@ class DefaultLayers(NamedTuple):
     The first layer that has a setting takes precedence.
     """
 
-    node: Mapping[str, str]  # dynamic, for this node only
-    all_nodes: Mapping[str, str]  # dynamic, for all nodes
-    static: Mapping[str, str]  # from the configuration of this node
-    built_in: Mapping[str, str]  # without any configuration
+    node: Mapping[Text, Text]  # dynamic, for this node only
+    all_nodes: Mapping[Text, Text]  # dynamic, for all nodes
+    static: Mapping[Text, Text]  # from the configuration of this node
+    built_in: Mapping[Text, Text]  # without any configuration
 
     def value(self, name: str) -> str:
         """Return the default in effect."""
@@ -93,19 +103,19 @@ class ConfigsArea(Area):
     # Reading
 
     @query(Action.DESCRIBE_CONFIGS, topic())
-    def of_topic(self, session: Session, *, topic: str) -> Mapping[str, str]:
+    def of_topic(self, session: Session, *, topic: TopicName) -> Mapping[Text, Text]:
         """Return the settings that a topic overrides."""
         return self._broker.topics.get(topic).own_settings
 
     @query(Action.DESCRIBE_CONFIGS, group())
-    def of_group(self, session: Session, *, group: str) -> Mapping[str, str]:
+    def of_group(self, session: Session, *, group: GroupName) -> Mapping[Text, Text]:
         """Return the settings that a group overrides."""
         if not group:
             raise InvalidRequest("Name a group; there are no settings common to all groups.")
         return self._broker.dynamic_settings.of_group(group)
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
-    def of_node(self, session: Session) -> Settings:
+    def of_node(self, session: Session) -> Annotated[Settings, NameKind.NONE]:
         """Return the configuration that this node was started with."""
         return self._broker.settings
 
@@ -131,7 +141,7 @@ class ConfigsArea(Area):
         return self.topic_defaults(session)
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
-    def throttles(self, session: Session) -> Mapping[str, int]:
+    def throttles(self, session: Session) -> Mapping[Text, int]:
         """Return the replication throttles of this node in bytes per second; 0 is unlimited."""
         broker = self._broker
         if broker.cluster is None:
@@ -143,8 +153,8 @@ class ConfigsArea(Area):
             CATCHING_UP: 0 if view is None else view.catching_up_bytes_per_second,
         }
 
-    @query(Action.DESCRIBE_CONFIGS, cluster)
-    def groups(self, session: Session) -> Sequence[str]:
+    @query(Action.DESCRIBE_CONFIGS, own_cluster)
+    def groups(self, session: Session) -> Sequence[GroupName]:
         """Return the groups that override settings."""
         return self._broker.dynamic_settings.groups()
 
@@ -155,7 +165,7 @@ class ConfigsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         changes: Sequence[Change],
         is_whole: bool = False,
         dry_run: bool = False,
@@ -185,7 +195,7 @@ class ConfigsArea(Area):
         self,
         session: Session,
         *,
-        group: str,
+        group: GroupName,
         changes: Sequence[Change],
         is_whole: bool = False,
         dry_run: bool = False,
@@ -211,7 +221,7 @@ class ConfigsArea(Area):
         *,
         node: int | None,
         changes: Sequence[Change],
-        throttles: Mapping[str, int],
+        throttles: Mapping[Text, int],
         is_whole: bool = False,
         dry_run: bool = False,
     ) -> None:

@@ -20,6 +20,7 @@ from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.session import Session
+from goqueue.model.tenants import Sentence, Text, TopicName
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -44,13 +45,13 @@ class DamagedLetters(NamedTuple):
     partition: int
     offset: int
     next_offset: int
-    detail: str
+    detail: Sentence
 
 
 class DeadLetterPage(NamedTuple):
     """Dead letters, where each partition continues, and what could not be read."""
 
-    dead_letter_topic: str  # empty if it does not exist yet
+    dead_letter_topic: TopicName  # empty if it does not exist yet
     letters: list[Letter]
     positions: list[int]
     damaged: list[DamagedLetters]
@@ -75,8 +76,8 @@ class DeadLettersArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
-        dead_letter_topic: str | None,
+        topic: TopicName,
+        dead_letter_topic: TopicName | None,
         filter: LetterFilter,
         limit: int,
         positions: Sequence[int] | None,
@@ -105,7 +106,12 @@ class DeadLettersArea(Area):
 
     @operation(Action.READ, _dead_letter_topic, owner=_owner, is_change=True)
     async def redrive(
-        self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
+        self,
+        session: Session,
+        *,
+        topic: TopicName,
+        dead_letter_topic: TopicName | None,
+        order: RedriveOrder,
     ) -> Redrive:
         """Start a job that moves dead letters back to their topics."""
         target = Resource(ResourceKind.TOPIC, order.target_topic or topic)
@@ -114,32 +120,45 @@ class DeadLettersArea(Area):
 
     @operation(Action.READ, _dead_letter_topic, owner=_owner, is_reading=True)
     async def preview(
-        self, session: Session, *, topic: str, dead_letter_topic: str | None, order: RedriveOrder
+        self,
+        session: Session,
+        *,
+        topic: TopicName,
+        dead_letter_topic: TopicName | None,
+        order: RedriveOrder,
     ) -> Preview:
         """Return what a job with this order would move now."""
         return await self._broker.redrives.preview(topic, order, dead_letter_topic)
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
-    async def redrives(self, session: Session, *, topic: str) -> Sequence[Redrive]:
+    async def redrives(self, session: Session, *, topic: TopicName) -> Sequence[Redrive]:
         """Return the jobs of a topic, newest first."""
         return self._broker.redrives.jobs(topic)
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
-    async def show_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Redrive:
+    async def show_redrive(
+        self, session: Session, *, topic: TopicName, redrive_id: Text
+    ) -> Redrive:
         """Return a job and its progress."""
         return self._broker.redrives.get(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
-    def pause_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+    def pause_redrive(
+        self, session: Session, *, topic: TopicName, redrive_id: Text
+    ) -> Promise[Redrive]:
         """Pause a job after the current step, if there is one."""
         return self._broker.redrives.pause(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
-    def resume_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+    def resume_redrive(
+        self, session: Session, *, topic: TopicName, redrive_id: Text
+    ) -> Promise[Redrive]:
         """Resume a paused job."""
         return self._broker.redrives.resume(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
-    def cancel_redrive(self, session: Session, *, topic: str, redrive_id: str) -> Promise[Redrive]:
+    def cancel_redrive(
+        self, session: Session, *, topic: TopicName, redrive_id: Text
+    ) -> Promise[Redrive]:
         """End a job. What was moved stays moved, the rest stay dead letters."""
         return self._broker.redrives.cancel(topic, redrive_id)

@@ -14,6 +14,7 @@ from goqueue.groups import CommitOffsets, CommittedOffset, OffsetErrors, OffsetT
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, GoQueueError
 from goqueue.model.session import Session
+from goqueue.model.tenants import GroupName, Text, TopicName
 
 __all__ = [
     "CommitOffsets",
@@ -25,7 +26,7 @@ __all__ = [
     "ResetOffset",
 ]
 
-Wanted = dict[str, list[int]]  # partitions by topic
+Wanted = dict[TopicName, list[int]]  # partitions by topic
 
 
 class GroupOffsetsArea(Area):
@@ -53,9 +54,9 @@ class GroupOffsetsArea(Area):
         self,
         session: Session,
         *,
-        group: str,
+        group: GroupName,
         partitions: Wanted | None = None,
-        member_id: str = "",
+        member_id: Text = "",
         member_epoch: int = -1,
         is_stable: bool = False,
         must_exist: bool = False,
@@ -80,7 +81,9 @@ class GroupOffsetsArea(Area):
         )
 
     @operation(Action.DELETE, group(), owner=coordinator)
-    async def delete(self, session: Session, *, group: str, partitions: Wanted) -> OffsetErrors:
+    async def delete(
+        self, session: Session, *, group: GroupName, partitions: Wanted
+    ) -> OffsetErrors:
         """Delete committed offsets; return the errors by partition."""
         denied = self._denied(session, Action.READ, partitions)
         allowed = {name: numbers for name, numbers in partitions.items() if name not in denied}
@@ -97,8 +100,8 @@ class GroupOffsetsArea(Area):
         self,
         session: Session,
         *,
-        group: str,
-        topic: str,
+        group: GroupName,
+        topic: TopicName,
         partitions: list[int] | None,
         target: Position,
         is_dry_run: bool,
@@ -112,7 +115,7 @@ class GroupOffsetsArea(Area):
         self, session: Session, action: Action, topics: Sequence[str] | Mapping[str, object]
     ) -> dict[str, GoQueueError]:
         """Return an error for each of these topics to which the session is denied access."""
-        if self._authoriser.policy is None:
+        if self._authoriser.is_open(session):
             return {}
         resources = {name: Resource(ResourceKind.TOPIC, name) for name in topics}
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -41,10 +41,12 @@ from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import (
     AccessDenied,
     CoordinatorNotAvailable,
+    GoQueueError,
     GroupKindMismatch,
     UnknownGroup,
 )
 from goqueue.model.session import Session
+from goqueue.model.tenants import GroupName, NameKind, NamePrefix, Text, TopicName
 
 __all__ = [
     "GroupDescription",
@@ -67,7 +69,7 @@ __all__ = [
 ]
 
 GroupKind = Literal["stream", "queue"]
-SettingChanges = dict[str, str | bool | int | float | None]
+SettingChanges = Annotated[dict[str, str | bool | int | float | None], NameKind.QUEUE_SETTINGS]
 
 _QUEUE_STATE = "Stable"  # a queue group has no membership that could change
 
@@ -75,11 +77,11 @@ _QUEUE_STATE = "Stable"  # a queue group has no membership that could change
 class ListedGroup(NamedTuple):
     """A group in a list; type and protocol type are set for stream groups only."""
 
-    name: str
+    name: GroupName
     kind: GroupKind
-    state: str
-    type: str = ""
-    protocol_type: str = ""
+    state: Text
+    type: Text = ""
+    protocol_type: Text = ""
 
 
 class GroupLag(NamedTuple):
@@ -91,7 +93,7 @@ class GroupLag(NamedTuple):
 
 # Inside the area, `list` is an operation.
 ListedGroups = list[ListedGroup]
-TopicNames = list[str]
+TopicNames = list[TopicName]
 Lags = list[PartitionLag]
 
 
@@ -110,7 +112,7 @@ class GroupsArea(Area):
         session: Session,
         *,
         kind: GroupKind | None = None,
-        prefix: str = "",
+        prefix: NamePrefix = "",
         states: frozenset[GroupState] = frozenset(),
         types: frozenset[GroupType] = frozenset(),
     ) -> ListedGroups:
@@ -132,26 +134,28 @@ class GroupsArea(Area):
         )
 
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
-    async def describe(self, session: Session, *, group: str) -> GroupDescription | QueueGroup:
+    async def describe(
+        self, session: Session, *, group: GroupName
+    ) -> GroupDescription | QueueGroup:
         """Describe a group of either kind."""
         if self._broker.queues.groups.is_known(group):
             return self._broker.queues.groups.describe(group)
         return self._describe_stream(group)
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
-    async def describe_stream(self, session: Session, *, group: str) -> GroupDescription:
+    async def describe_stream(self, session: Session, *, group: GroupName) -> GroupDescription:
         """Describe a stream group."""
         return self._describe_stream(group)
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
-    async def rebalances(self, session: Session, *, group: str) -> RebalanceReport:
+    async def rebalances(self, session: Session, *, group: GroupName) -> RebalanceReport:
         """Return how often, why and for how long a stream group was rebalanced."""
         self._describe_stream(group)
         return self._broker.groups.rebalances(group).report()
 
     @operation(Action.ALTER, group(), owner=coordinator)
     async def put_queue(
-        self, session: Session, *, group: str, settings: QueueSettings | None
+        self, session: Session, *, group: GroupName, settings: QueueSettings | None
     ) -> QueueGroup:
         """Create a queue group, or replace its settings; without settings, keep existing ones.
 
@@ -163,7 +167,7 @@ class GroupsArea(Area):
 
     @operation(Action.READ, group(), topics(), owner=coordinator, is_change=True)
     async def put_stream(
-        self, session: Session, *, group: str, topics: TopicNames, start: Start
+        self, session: Session, *, group: GroupName, topics: TopicNames, start: Start
     ) -> GroupDescription:
         """Set the initial offsets of a stream group in topics where it has committed none."""
         await self._broker.stream_progress.begin(group, topics, start=start)
@@ -171,7 +175,7 @@ class GroupsArea(Area):
 
     @operation(Action.ALTER, group(), owner=coordinator)
     async def change_queue(
-        self, session: Session, *, group: str, changes: SettingChanges
+        self, session: Session, *, group: GroupName, changes: SettingChanges
     ) -> QueueGroup:
         """Change some settings of a queue group; None reverts one to its default."""
         if not self._broker.queues.groups.is_known(group):
@@ -186,7 +190,7 @@ class GroupsArea(Area):
         return await self._describe_made(session, group)
 
     @operation(Action.DELETE, group(), owner=owner_of_group)
-    async def delete(self, session: Session, *, group: str) -> None:
+    async def delete(self, session: Session, *, group: GroupName) -> None:
         """Delete a group of either kind and its state."""
         if self._broker.queues.groups.is_known(group):
             await self._broker.queues.groups.delete(group)
@@ -195,12 +199,12 @@ class GroupsArea(Area):
         await self._broker.groups.delete(group)
 
     @operation(Action.DELETE, group(), owner=coordinator)
-    async def delete_stream(self, session: Session, *, group: str) -> None:
+    async def delete_stream(self, session: Session, *, group: GroupName) -> None:
         """Delete a stream group and its offsets."""
         await self._broker.groups.delete(group)
 
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
-    async def lag(self, session: Session, *, group: str) -> GroupLag:
+    async def lag(self, session: Session, *, group: GroupName) -> GroupLag:
         """Return the lag of a group in every partition of the topics it reads."""
         kind: GroupKind = "queue" if self._broker.queues.groups.is_known(group) else "stream"
         if kind == "queue":
@@ -217,7 +221,9 @@ class GroupsArea(Area):
         )
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
-    async def find_coordinators(self, session: Session, *, groups: Sequence[str]) -> Coordinators:
+    async def find_coordinators(
+        self, session: Session, *, groups: Sequence[GroupName]
+    ) -> dict[GroupName, int | GoQueueError]:
         """Return the coordinator of each of these stream groups, -1 if there is none."""
         found: Coordinators = {}
         for name in groups:

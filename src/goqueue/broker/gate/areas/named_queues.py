@@ -15,6 +15,7 @@ from goqueue.broker.named_queues.named_queues import (
     NamedQueueSpec,
     Posted,
     Posting,
+    QueueValues,
 )
 from goqueue.broker.named_queues.receiving import ReceiveAttempt
 from goqueue.broker.named_queues.sending import PostResult, Scope
@@ -22,6 +23,7 @@ from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import GoQueueError, UnknownQueue
 from goqueue.model.session import Session
+from goqueue.model.tenants import GroupName, QueueName, Text
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -136,17 +138,17 @@ class NamedQueuesArea(Area):
     # Finding
 
     @query(Action.DESCRIBE, named_by_owner)
-    def find(self, session: Session, *, name: str) -> NamedQueue | None:
+    def find(self, session: Session, *, name: QueueName) -> NamedQueue | None:
         """Return a queue, by the metadata on this node."""
         return self._visible(session, self._broker.named_queues.find(name))
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
-    async def find_latest(self, session: Session, *, name: str) -> NamedQueue | None:
+    async def find_latest(self, session: Session, *, name: QueueName) -> NamedQueue | None:
         """Return a queue, including one that another node has just created."""
         return self._visible(session, await self._broker.named_queues.find_surely(name))
 
     @query(Action.DESCRIBE, named_by_owner)
-    def names_by_group(self, session: Session) -> dict[str, str]:
+    def names_by_group(self, session: Session) -> dict[GroupName, QueueName]:
         """Return the names of queues by their groups."""
         queues = self._broker.named_queues.all()
         return {one.group: one.name for one in queues if self._visible(session, one)}
@@ -177,8 +179,8 @@ class NamedQueuesArea(Area):
         queue: NamedQueue,
         attributes: Changes | None = None,
         tags: Changes | None = None,
-        queue_settings: Mapping[str, Any] | None = None,
-        topic_settings: Mapping[str, str] | None = None,
+        queue_settings: QueueValues | None = None,
+        topic_settings: Mapping[Text, Text] | None = None,
     ) -> Promise[NamedQueue]:
         """Change some attributes, tags or settings; None removes one."""
         return self._broker.named_queues.change(
@@ -211,7 +213,7 @@ class NamedQueuesArea(Area):
         session: Session,
         *,
         queue: NamedQueue,
-        consumer: str,
+        consumer: Text,
         messages_max: int,
         wait_ms: int,
         visibility_ms: int,
@@ -234,7 +236,7 @@ class NamedQueuesArea(Area):
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
     def delete_messages(
-        self, session: Session, *, queue: NamedQueue, receipts: Sequence[str]
+        self, session: Session, *, queue: NamedQueue, receipts: Sequence[Text]
     ) -> Promise[Outcomes]:
         """Acknowledge messages."""
         return self._broker.queues.ack(queue.group, receipts)
@@ -245,7 +247,7 @@ class NamedQueuesArea(Area):
         session: Session,
         *,
         queue: NamedQueue,
-        receipts: Sequence[str],
+        receipts: Sequence[Text],
         visibility_ms: int,
         total_ms_max: int,
     ) -> Promise[Outcomes]:
@@ -270,7 +272,7 @@ class NamedQueuesArea(Area):
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner, is_change=True)
     async def move(
-        self, session: Session, *, queue: NamedQueue, target: str, rate_per_s: int | None
+        self, session: Session, *, queue: NamedQueue, target: QueueName, rate_per_s: int | None
     ) -> Move:
         """Start to move all messages to a queue, or back to where they came from."""
         named = self._broker.named_queues.find(target)
@@ -286,7 +288,7 @@ class NamedQueuesArea(Area):
         return self._broker.named_queue_moves.jobs(await self._latest(queue))
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner, is_change=True)
-    async def cancel_move(self, session: Session, *, queue: NamedQueue, move_id: str) -> Move:
+    async def cancel_move(self, session: Session, *, queue: NamedQueue, move_id: Text) -> Move:
         """End a move after the current step."""
         return await self._broker.named_queue_moves.cancel(await self._latest(queue), move_id)
 

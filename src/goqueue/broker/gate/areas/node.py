@@ -9,6 +9,7 @@ from goqueue.broker.gate.operation import Area, cluster, everybody, query
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import Session
+from goqueue.model.tenants import ClusterId, Text, TopicName
 
 __all__ = ["Identity", "LogDirectory", "NodeArea", "NodeHealth"]
 
@@ -17,7 +18,7 @@ class Identity(NamedTuple):
     """A node and its cluster, whose id is empty until the node has joined one."""
 
     node_id: int
-    cluster_id: str
+    cluster_id: ClusterId
 
 
 class NodeHealth(NamedTuple):
@@ -30,10 +31,10 @@ class NodeHealth(NamedTuple):
 class LogDirectory(NamedTuple):
     """The data folder of a node, and the size of its replicas by topic and partition."""
 
-    path: str
+    path: Text
     total_bytes: int
     free_bytes: int
-    replicas: Mapping[str, Mapping[int, int]]
+    replicas: Mapping[TopicName, Mapping[int, int]]
 
 
 class NodeArea(Area):
@@ -52,19 +53,19 @@ class NodeArea(Area):
         return NodeHealth(self._broker.upkeep.is_full, failed)
 
     @query(Action.DESCRIBE, everybody)
-    def waits_for(self, session: Session) -> str:
+    def waits_for(self, session: Session) -> Text:
         """Return why this node cannot serve yet, as a sentence; empty if it can."""
         cluster = self._broker.cluster
         return "" if cluster is None else cluster.waits_for
 
     @query(Action.DESCRIBE, everybody)
-    def addresses(self, session: Session) -> Mapping[str, str]:
+    def addresses(self, session: Session) -> Mapping[Text, Text]:
         """Return the registered addresses of this node for clients, by listener."""
         known = self._broker.administration.find_node(self._broker.node_id)
         return {} if known is None else known.addresses
 
     @query(Action.DESCRIBE, everybody)
-    def rack(self, session: Session) -> str:
+    def rack(self, session: Session) -> Text:
         """Return the rack of this node; empty if it has none."""
         return self._broker.settings.cluster.rack
 
@@ -75,7 +76,10 @@ class NodeArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def log_directory(
-        self, session: Session, *, partitions: Sequence[tuple[str, Sequence[int]]] | None = None
+        self,
+        session: Session,
+        *,
+        partitions: Sequence[tuple[TopicName, Sequence[int]]] | None = None,
     ) -> LogDirectory:
         """Return the data folder with the replicas of some topics or of all; skip unknown ones."""
         broker = self._broker
@@ -101,11 +105,11 @@ class NodeArea(Area):
         )
 
     @query(Action.ALTER, cluster)
-    def keeps(self, session: Session, *, topic: str, partition: int) -> bool:
+    def keeps(self, session: Session, *, topic: TopicName, partition: int) -> bool:
         """Whether this node has a replica of a partition; raise if it does not exist."""
         return self._broker.topics.keeps(self._broker.topics.get(topic).partition(partition))
 
     @query(Action.ALTER, cluster)
-    def data_directory(self, session: Session) -> str:
+    def data_directory(self, session: Session) -> Text:
         """Return the folder that holds all replicas."""
         return str(self._broker.settings.node.data_dir)

@@ -62,5 +62,5 @@ class PollingArea(Area):
             call,
             wait_ms=wait_ms,
             cancellation=cancellation,
-            check_topic=None if self._authoriser.policy is None else check_topic,
+            check_topic=None if self._authoriser.is_open(session) else check_topic,
         )

@@ -10,6 +10,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.queries import PREFIX
 from goqueue.model.session import Session
+from goqueue.model.tenants import QueryId, Text, TransactionHandle
 from goqueue.transactions import EpochOutcome, QueryView
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ class QueriesArea(Area):
     """Queries: open, show, commit an epoch."""
 
     @operation(Action.WRITE, _transactional_ids_of_query, owner=_coordinator)
-    def open(self, session: Session, *, query_id: str, run_name: str) -> Promise[QueryView]:
+    def open(self, session: Session, *, query_id: QueryId, run_name: Text) -> Promise[QueryView]:
         """Start a run of a query; fence earlier runs, and abort their open transactions."""
         return self._broker.epochs.open(query_id, run_name)
 
     @operation(Action.DESCRIBE, _transactional_ids_of_query, owner=_coordinator, is_reading=True)
-    async def show(self, session: Session, *, query_id: str) -> QueryView:
+    async def show(self, session: Session, *, query_id: QueryId) -> QueryView:
         """Return the newest run and the newest epoch of a query."""
         return self._broker.epochs.describe(query_id)
 
@@ -45,10 +46,10 @@ class QueriesArea(Area):
         self,
         session: Session,
         *,
-        query_id: str,
+        query_id: QueryId,
         run: int,
         epoch: int,
-        transaction_ids: Sequence[str],
+        transaction_ids: Sequence[TransactionHandle],
         is_last: bool,
     ) -> EpochOutcome:
         """Commit prepared transactions as one epoch, unless it is already committed."""

@@ -23,6 +23,7 @@ from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.access import Action
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
+from goqueue.model.tenants import GroupName, Text, TopicName
 
 __all__ = [
     "LANE_NAMES",
@@ -76,9 +77,9 @@ class QueuesArea(Area):
         self,
         session: Session,
         *,
-        group: str,
-        topic: str,
-        consumer: str,
+        group: GroupName,
+        topic: TopicName,
+        consumer: Text,
         messages_max: int,
         wait_ms: int,
         visibility_ms: int | None,
@@ -138,10 +139,10 @@ class QueuesArea(Area):
         self,
         session: Session,
         *,
-        group: str,
-        topic: str,
-        receipts: Sequence[str],
-        consumer: str,
+        group: GroupName,
+        topic: TopicName,
+        receipts: Sequence[Text],
+        consumer: Text,
         messages_max: int,
         wait_ms: int,
         visibility_ms: int | None,
@@ -170,27 +171,34 @@ class QueuesArea(Area):
     # Settling
 
     @operation(Action.READ, group(), owner=owner_of_group)
-    def ack(self, session: Session, *, group: str, receipts: Sequence[str]) -> Promise[Outcomes]:
+    def ack(
+        self, session: Session, *, group: GroupName, receipts: Sequence[Text]
+    ) -> Promise[Outcomes]:
         """Acknowledge messages."""
         return self._broker.queues.ack(group, receipts)
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def nack(
-        self, session: Session, *, group: str, receipts: Sequence[str], delay_ms: int | None
+        self, session: Session, *, group: GroupName, receipts: Sequence[Text], delay_ms: int | None
     ) -> Promise[Outcomes]:
         """Return messages for redelivery after a delay or after the group's backoff."""
         return self._broker.queues.nack(group, receipts, delay_ms=delay_ms)
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def reject(
-        self, session: Session, *, group: str, receipts: Sequence[str], reason: str
+        self, session: Session, *, group: GroupName, receipts: Sequence[Text], reason: Text
     ) -> Promise[Outcomes]:
         """Move messages to the dead-letter topic."""
         return self._broker.queues.reject(group, receipts, reason=reason)
 
     @operation(Action.READ, group(), owner=owner_of_group)
     def extend(
-        self, session: Session, *, group: str, receipts: Sequence[str], visibility_ms: int | None
+        self,
+        session: Session,
+        *,
+        group: GroupName,
+        receipts: Sequence[Text],
+        visibility_ms: int | None,
     ) -> Promise[Outcomes]:
         """Extend leases, counted from now."""
         return self._broker.queues.extend(group, receipts, visibility_ms=visibility_ms)
@@ -202,8 +210,8 @@ class QueuesArea(Area):
         self,
         session: Session,
         *,
-        group: str,
-        topic: str,
+        group: GroupName,
+        topic: TopicName,
         to: Edge | None = None,
         offsets: Mapping[int, int] | None = None,
         time_ms: int | None = None,
@@ -224,7 +232,9 @@ class QueuesArea(Area):
         }
 
     @operation(Action.READ, group(), topic(), owner=owner_of_group, is_change=True)
-    def purge(self, session: Session, *, group: str, topic: str) -> Promise[dict[int, int]]:
+    def purge(
+        self, session: Session, *, group: GroupName, topic: TopicName
+    ) -> Promise[dict[int, int]]:
         """Finish everything stored so far; return where each partition continues."""
         return self._broker.queues.positions.purge(group, topic)
 
@@ -235,8 +245,8 @@ class QueuesArea(Area):
         self,
         session: Session,
         *,
-        group: str,
-        topic: str,
+        group: GroupName,
+        topic: TopicName,
         partition: int | None,
         offset: int | None,
         limit: int,
@@ -247,11 +257,11 @@ class QueuesArea(Area):
         )
 
     @operation(Action.DESCRIBE, group(), topic(), owner=owner_of_group, is_reading=True)
-    async def stats(self, session: Session, *, group: str, topic: str) -> QueueStats:
+    async def stats(self, session: Session, *, group: GroupName, topic: TopicName) -> QueueStats:
         """Return the number of messages that are ready, in flight and waiting."""
         return self._broker.queues.inspection.stats(group, topic)
 
     @operation(Action.DESCRIBE, topic(), merge=_merge_lanes, is_reading=True)
-    async def lanes(self, session: Session, *, topic: str) -> TopicLanes:
+    async def lanes(self, session: Session, *, topic: TopicName) -> TopicLanes:
         """Return the lane settings of a topic, their contents, and the statistics of each group."""
         return self._broker.queues.inspection.lanes(topic)

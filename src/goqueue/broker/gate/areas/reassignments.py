@@ -15,6 +15,7 @@ from goqueue.model.access import Action
 from goqueue.model.errors import GoQueueError, InvalidReplicationFactor
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import Session
+from goqueue.model.tenants import TopicName
 
 __all__ = ["Move", "MoveProgress", "PartitionView", "ReassignmentsArea", "ReplicaProgress"]
 
@@ -27,7 +28,7 @@ _Begin = Callable[[Topic, int], Promise[None]]
 class Move(NamedTuple):
     """New replicas for a partition; None cancels its move."""
 
-    topic: str
+    topic: TopicName
     partition: int
     replicas: Sequence[int] | None = None
 
@@ -75,7 +76,11 @@ class ReassignmentsArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def placed(
-        self, session: Session, *, topic: str | None = None, numbers: Sequence[int] | None = None
+        self,
+        session: Session,
+        *,
+        topic: TopicName | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> list[PartitionView]:
         """Return partitions by topic and number: of all topics, of one, or some of one."""
         administration = self._broker.administration
@@ -88,7 +93,7 @@ class ReassignmentsArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def moving(
-        self, session: Session, *, topic: str | None = None, partition: int | None = None
+        self, session: Session, *, topic: TopicName | None = None, partition: int | None = None
     ) -> list[PartitionView]:
         """Return the moving partitions of all topics or of one, or one named partition."""
         if topic is not None:
@@ -99,7 +104,9 @@ class ReassignmentsArea(Area):
         return [one for one in moving if topic in (None, one.topic)]
 
     @operation(Action.DESCRIBE, cluster, merge=_merge, is_reading=True)
-    async def progress(self, session: Session, *, topic: str | None = None) -> list[MoveProgress]:
+    async def progress(
+        self, session: Session, *, topic: TopicName | None = None
+    ) -> list[MoveProgress]:
         """Return the moves in progress, with the progress of the replicas on all nodes.
 
         Each node answers for its own replicas. A single node has no moves.
@@ -124,7 +131,7 @@ class ReassignmentsArea(Area):
 
     @query(Action.DESCRIBE, cluster)
     def plan_away(
-        self, session: Session, *, node: int, topic: str | None = None
+        self, session: Session, *, node: int, topic: TopicName | None = None
     ) -> list[PartitionView]:
         """Plan to move all replicas of a node to other nodes."""
         administration = self._broker.administration

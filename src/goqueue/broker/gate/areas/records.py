@@ -27,6 +27,7 @@ from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, InternalTopic, RecordsKept, UnknownMessage
 from goqueue.model.session import Session
+from goqueue.model.tenants import TopicName
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -68,7 +69,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         records: Sequence[Record | Outgoing],
         partition: int | None = None,
         waits: bool = True,
@@ -97,7 +98,7 @@ class RecordsArea(Area):
         )
 
     @operation(Action.WRITE, topic())
-    async def prepare(self, session: Session, *, topic: str) -> None:
+    async def prepare(self, session: Session, *, topic: TopicName) -> None:
         """Raise unless records can be published to a topic; create it at its first use."""
         found = self._broker.topics.find(topic)
         if found is None:
@@ -112,7 +113,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         spans: Sequence[Span],
         records_max: int,
         bytes_max: int,
@@ -137,7 +138,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         partition: int,
         offset: int,
         bytes_max: int,
@@ -167,7 +168,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         spans: Sequence[Span],
         is_committed_only: bool = True,
     ) -> RecordStream:
@@ -198,7 +199,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         partitions: Sequence[int] | None = None,
         times_ms: Sequence[int] = (),
         may_guess: bool = False,
@@ -224,7 +225,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         partition: int,
         position: Position,
         leader_epoch: int = -1,
@@ -241,7 +242,13 @@ class RecordsArea(Area):
 
     @query(Action.DESCRIBE, topic())
     def epoch_end(
-        self, session: Session, *, topic: str, partition: int, epoch: int, leader_epoch: int = -1
+        self,
+        session: Session,
+        *,
+        topic: TopicName,
+        partition: int,
+        epoch: int,
+        leader_epoch: int = -1,
     ) -> tuple[int, int]:
         """Return the last epoch, up to the given one, that has records, and its end offset."""
         found = self._broker.topics.get(topic).partition(partition)
@@ -256,7 +263,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         partition: int,
         before_offset: int,
         timeout_ms: int = DELETION_TIMEOUT_MS,
@@ -274,7 +281,7 @@ class RecordsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         partition: int | None = None,
         before: Position | None = None,
     ) -> list[tuple[int, int]]:

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.operation import Area, Arguments, cluster, named_by_owner, operation, topic
-from goqueue.broker.schedules.listing import Schedule, SchedulePage, ScheduleStats
+from goqueue.broker.schedules.listing import (
+    DEFAULT_TENANT_TOPICS,
+    Schedule,
+    SchedulePage,
+    ScheduleStats,
+)
 from goqueue.delivery.schedules import NEVER_MS
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, UnknownSchedule
 from goqueue.model.session import Session
+from goqueue.model.tenants import Text, TopicName
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
@@ -34,23 +40,36 @@ class SchedulesArea(Area):
         self,
         session: Session,
         *,
-        topic: str | None,
+        topic: TopicName | None,
         from_ms: int,
         until_ms: int,
         limit: int,
-        after: str,
+        after: Text,
     ) -> Promise[SchedulePage]:
         """Return scheduled messages by due time, after a cursor."""
         return self._broker.schedules.list(
-            topic=topic, from_ms=from_ms, until_ms=until_ms, limit=limit, after=after
+            topic=self._filter(session, topic),
+            from_ms=from_ms,
+            until_ms=until_ms,
+            limit=limit,
+            after=after,
         )
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
     def count(
-        self, session: Session, *, topic: str | None, from_ms: int, until_ms: int
+        self, session: Session, *, topic: TopicName | None, from_ms: int, until_ms: int
     ) -> Promise[int]:
         """Count the scheduled messages."""
-        return self._broker.schedules.count(topic=topic, from_ms=from_ms, until_ms=until_ms)
+        return self._broker.schedules.count(
+            topic=self._filter(session, topic), from_ms=from_ms, until_ms=until_ms
+        )
+
+    def _filter(self, session: Session, topic: str | None) -> str | None:
+        """Return the filter of a list: without a topic, all topics of the session's tenant."""
+        space = self._authoriser.namespaces.of(session)
+        if topic is not None or space is None:
+            return topic
+        return space.prefix or DEFAULT_TENANT_TOPICS
 
     @operation(Action.DESCRIBE, cluster, is_reading=True)
     def stats(self, session: Session) -> Promise[ScheduleStats]:
@@ -58,28 +77,36 @@ class SchedulesArea(Area):
         return self._broker.schedules.stats_of_all()
 
     @operation(Action.READ, named_by_owner, owner=_owner, is_reading=True)
-    async def show(self, session: Session, *, schedule_id: str) -> Schedule:
+    async def show(self, session: Session, *, schedule_id: Text) -> Schedule:
         """Return a scheduled message."""
-        found = self._broker.schedules.get(schedule_id)
+        found = self._get(session, schedule_id)
         self._check(session, Action.READ, Resource(ResourceKind.TOPIC, found.topic))
         return found
 
+    def _get(self, session: Session, schedule_id: str) -> Schedule:
+        """Return a message; one of another tenant looks as if it did not exist."""
+        found = self._broker.schedules.get(schedule_id)
+        resource = Resource(ResourceKind.TOPIC, found.topic)
+        if not self._authoriser.namespaces.holds(session, resource):
+            raise UnknownSchedule(schedule_id)
+        return found
+
     @operation(Action.WRITE, named_by_owner, owner=_owner)
-    def move(self, session: Session, *, schedule_id: str, due_ms: int) -> Promise[None]:
+    def move(self, session: Session, *, schedule_id: Text, due_ms: int) -> Promise[None]:
         """Change the due time of a message."""
         self._check_write(session, schedule_id)
         return self._broker.schedules.reschedule(schedule_id, due_ms)
 
     @operation(Action.WRITE, named_by_owner, owner=_owner)
-    def cancel(self, session: Session, *, schedule_id: str) -> Promise[None]:
+    def cancel(self, session: Session, *, schedule_id: Text) -> Promise[None]:
         """Cancel a message."""
         self._check_write(session, schedule_id)
         return self._broker.schedules.cancel(schedule_id)
 
     @operation(Action.WRITE, named_by_owner)
-    async def cancel_many(self, session: Session, *, schedule_ids: Sequence[str]) -> Outcomes:
+    async def cancel_many(self, session: Session, *, schedule_ids: Sequence[Text]) -> Outcomes:
         """Cancel messages; return an error for each that cannot be cancelled."""
-        if self._authoriser.policy is None:
+        if self._authoriser.is_open(session):
             return await self._broker.schedules.cancel_many(schedule_ids)
         # Only the owner of a message has its topic, and can check access to it.
         calls = [self.cancel(session, schedule_id=one) for one in schedule_ids]
@@ -93,6 +120,6 @@ class SchedulesArea(Area):
         return outcomes
 
     def _check_write(self, session: Session, schedule_id: str) -> None:
-        if self._authoriser.policy is not None:
-            topic = self._broker.schedules.get(schedule_id).topic
+        if not self._authoriser.is_open(session):
+            topic = self._get(session, schedule_id).topic
             self._check(session, Action.WRITE, Resource(ResourceKind.TOPIC, topic))

@@ -17,6 +17,14 @@ from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, SchemaRefusal, SchemaRefused
 from goqueue.model.session import Session
+from goqueue.model.tenants import (
+    ContextName,
+    ContextPrefix,
+    Sentence,
+    SubjectName,
+    SubjectPrefix,
+    Text,
+)
 from goqueue.schemas import listing
 from goqueue.schemas.catalog import Content, Version
 from goqueue.schemas.drafts import Request
@@ -87,12 +95,12 @@ class SchemasArea(Area):
         self,
         session: Session,
         *,
-        prefix: str,
+        prefix: SubjectPrefix,
         with_deleted: bool,
         only_deleted: bool,
         offset: int,
         limit: int,
-    ) -> Sequence[str]:
+    ) -> Sequence[SubjectName]:
         """Return subjects whose qualified names begin with a prefix; `:*:` is every context."""
 
         def ask(registry: Registry) -> Sequence[str]:
@@ -132,7 +140,7 @@ class SchemasArea(Area):
 
     @operation(Action.READ, subject(), is_reading=True)
     async def show_version(
-        self, session: Session, *, subject: Subject, number: int, with_deleted: bool, form: str
+        self, session: Session, *, subject: Subject, number: int, with_deleted: bool, form: Text
     ) -> VersionView:
         """Return a version of a subject, or its newest; with its text in a given format."""
 
@@ -148,9 +156,9 @@ class SchemasArea(Area):
         session: Session,
         *,
         subject: Subject,
-        properties: Mapping[str, str],
+        properties: Mapping[Text, Text],
         with_deleted: bool,
-        form: str,
+        form: Text,
     ) -> VersionView:
         """Return the newest version of a subject whose metadata has these properties."""
 
@@ -192,7 +200,7 @@ class SchemasArea(Area):
         request: Request,
         normalize: bool,
         with_deleted: bool,
-        form: str,
+        form: Text,
     ) -> VersionView:
         """Return the version of a subject that is equivalent to a schema."""
         found = await self._broker.schemas.lookup(
@@ -212,7 +220,7 @@ class SchemasArea(Area):
         request: Request,
         normalize: bool,
         number: int | None,
-    ) -> Sequence[str]:
+    ) -> Sequence[Sentence]:
         """Return why a schema is incompatible with a version, or by the subject's level."""
         resolved = await self._resolved(session, Action.READ, subject)
         return await self._broker.schemas.compare(
@@ -259,7 +267,7 @@ class SchemasArea(Area):
         self,
         session: Session,
         *,
-        prefix: str,
+        prefix: SubjectPrefix,
         with_deleted: bool,
         latest_only: bool,
         offset: int,
@@ -280,7 +288,7 @@ class SchemasArea(Area):
 
     @operation(Action.READ, named_by_owner, is_reading=True)
     async def show_schema(
-        self, session: Session, *, schema_id: int, subject: Subject | None, form: str
+        self, session: Session, *, schema_id: int, subject: Subject | None, form: Text
     ) -> ShownSchema:
         """Return the schema of an id, in the context of a subject if one is named."""
 
@@ -302,7 +310,7 @@ class SchemasArea(Area):
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def list_places(
         self, session: Session, *, schema_id: int, subject: Subject | None, with_deleted: bool
-    ) -> Sequence[tuple[str, int]]:
+    ) -> Sequence[tuple[SubjectName, int]]:
         """Return the subjects and versions that have the schema of an id."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
@@ -317,7 +325,7 @@ class SchemasArea(Area):
         return await self._broker.schemas.look(ask)
 
     @operation(Action.READ, named_by_owner, is_reading=True)
-    async def show_guid(self, session: Session, *, guid: str, form: str) -> SchemaView:
+    async def show_guid(self, session: Session, *, guid: Text, form: Text) -> SchemaView:
         """Return the schema of a guid."""
 
         def ask(registry: Registry) -> Content:
@@ -327,7 +335,7 @@ class SchemasArea(Area):
         return view_of_schema(content, await self._text(content, form))
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
-    async def list_ids(self, session: Session, *, guid: str) -> Sequence[tuple[str, int]]:
+    async def list_ids(self, session: Session, *, guid: Text) -> Sequence[tuple[ContextName, int]]:
         """Return the contexts that have a guid, with its id in each."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
@@ -401,8 +409,8 @@ class SchemasArea(Area):
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
     async def list_contexts(
-        self, session: Session, *, prefix: str, offset: int, limit: int
-    ) -> Sequence[str]:
+        self, session: Session, *, prefix: ContextPrefix, offset: int, limit: int
+    ) -> Sequence[ContextName]:
         """Return contexts whose names begin with a prefix, the default one first."""
         found = await self._broker.schemas.look(lambda registry: registry.catalog.contexts())
         shown = [

@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     UnknownTopicId,
 )
 from goqueue.model.session import Session
+from goqueue.model.tenants import NamePrefix, Text, TopicName
 
 if TYPE_CHECKING:
     from goqueue.broker.topics.topics import Topic
@@ -50,19 +51,19 @@ Assignment = Sequence[Sequence[int]]  # the replicas of each partition
 class TopicSummary(NamedTuple):
     """A topic without the data that only its leaders have."""
 
-    name: str
+    name: TopicName
     id: bytes
     partition_count: int
     replication_factor: int
     is_internal: bool
-    settings: Mapping[str, str]  # its own
+    settings: Mapping[Text, Text]  # its own
 
 
 class TopicDescription(NamedTuple):
     """A topic, the settings in effect, and its size."""
 
     summary: TopicSummary
-    effective_settings: Mapping[str, str]
+    effective_settings: Mapping[Text, Text]
     offsets_in_use: int
     size: int
 
@@ -95,17 +96,17 @@ class TopicsArea(Area):
     @query(Action.DESCRIBE, named_by_owner)
     def all(self, session: Session) -> list[TopicView]:
         """Return all topics that the session may describe."""
-        if self._authoriser.policy is None:
+        if self._authoriser.is_open(session):
             return [*self._broker.topics]
         return [one for one in self._broker.topics if self._may_describe(session, one.name)]
 
     @query(Action.DESCRIBE, topic())
-    def get(self, session: Session, *, topic: str) -> TopicView:
+    def get(self, session: Session, *, topic: TopicName) -> TopicView:
         """Return the topic of a name."""
         return self._broker.topics.get(topic)
 
     @query(Action.DESCRIBE, topic())
-    def find(self, session: Session, *, topic: str) -> TopicView | None:
+    def find(self, session: Session, *, topic: TopicName) -> TopicView | None:
         """Return the topic of a name, if it exists."""
         return self._broker.topics.find(topic)
 
@@ -119,7 +120,7 @@ class TopicsArea(Area):
 
     @query(Action.DESCRIBE, topic())
     def placements(
-        self, session: Session, *, topic: str, first: int = 0, last: int | None = None
+        self, session: Session, *, topic: TopicName, first: int = 0, last: int | None = None
     ) -> list[Placement]:
         """Return the placement of a topic's partitions, from number `first` up to `last`."""
         found = self._broker.topics.get(topic)
@@ -128,7 +129,7 @@ class TopicsArea(Area):
 
     @query(Action.DESCRIBE, named_by_owner)
     def summaries(
-        self, session: Session, *, prefix: str = "", with_internal: bool = False
+        self, session: Session, *, prefix: NamePrefix = "", with_internal: bool = False
     ) -> list[TopicSummary]:
         """Return the topics that the session may describe, sorted by name."""
         found = [
@@ -141,7 +142,7 @@ class TopicsArea(Area):
         return sorted(found)
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
-    async def describe(self, session: Session, *, topic: str) -> TopicDescription:
+    async def describe(self, session: Session, *, topic: TopicName) -> TopicDescription:
         """Return a topic, its effective settings, and its size as far as leaders are available."""
         found = self._broker.topics.get(topic)
         bounds = await self._broker.reads.look(found, range(found.partition_count), may_guess=True)
@@ -153,7 +154,7 @@ class TopicsArea(Area):
         )
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
-    async def partitions(self, session: Session, *, topic: str) -> list[PartitionState]:
+    async def partitions(self, session: Session, *, topic: TopicName) -> list[PartitionState]:
         """Return the placement and bounds of a topic's partitions."""
         found = self._broker.topics.get(topic)
         bounds = await self._broker.reads.look(found, range(found.partition_count), may_guess=True)
@@ -178,7 +179,9 @@ class TopicsArea(Area):
     # Creating
 
     @operation(Action.DESCRIBE, topic())
-    async def use(self, session: Session, *, topic: str, may_create: bool = True) -> TopicView:
+    async def use(
+        self, session: Session, *, topic: TopicName, may_create: bool = True
+    ) -> TopicView:
         """Return a topic that is about to be used; create it if missing and settings allow."""
         found = self._broker.topics.find(topic)
         if found is not None:
@@ -190,9 +193,9 @@ class TopicsArea(Area):
         self,
         session: Session,
         *,
-        name: str,
+        name: TopicName,
         partition_count: int | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[Text, Text] | None = None,
         replication_factor: int = BY_DEFAULT,
         assignment: Assignment = (),
         dry_run: bool = False,
@@ -246,7 +249,7 @@ class TopicsArea(Area):
         self,
         session: Session,
         *,
-        topic: str,
+        topic: TopicName,
         partition_count: int,
         assignment: Assignment | None = None,
         dry_run: bool = False,
@@ -264,7 +267,7 @@ class TopicsArea(Area):
             await topics.grow(topic, partition_count)
 
     @operation(Action.ALTER, topic(), merge=_of_this_node)
-    async def compact(self, session: Session, *, topic: str) -> int:
+    async def compact(self, session: Session, *, topic: TopicName) -> int:
         """Schedule the compaction of a topic; return the number of its partitions."""
         return self._broker.administration.compact(topic)
 
@@ -275,7 +278,7 @@ class TopicsArea(Area):
             raise TopicDeletionDisabled
 
     @operation(Action.DELETE, topic())
-    def delete(self, session: Session, *, topic: str) -> Promise[None]:
+    def delete(self, session: Session, *, topic: TopicName) -> Promise[None]:
         """Delete a topic and all its records."""
         self.check_deletion(session)
         return self._broker.topics.delete(topic)

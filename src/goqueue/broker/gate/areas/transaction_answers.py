@@ -11,6 +11,7 @@ from goqueue.broker.publishing.publisher import Published, PublishResult, Schedu
 from goqueue.broker.queues.queues import Outcomes
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import ProducerIdentity
+from goqueue.model.tenants import TransactionalId, TransactionHandle
 from goqueue.transactions import TransactionView
 
 NO_TRANSACTION = -1
@@ -19,15 +20,15 @@ NO_TRANSACTION = -1
 class Begun(msgspec.Struct, frozen=True, array_like=True):
     """A transaction that has begun, and the id that its client uses."""
 
-    id: str
-    transactional_id: str
+    id: TransactionHandle
+    transactional_id: TransactionalId
     identity: ProducerIdentity
 
 
 class Listed(msgspec.Struct, frozen=True, array_like=True):
     """The newest transaction of a transactional id, with its own id."""
 
-    id: str
+    id: TransactionHandle
     view: TransactionView
 
 

@@ -30,6 +30,7 @@ from goqueue.broker.gate.operation import (
     group,
     named_by_owner,
     operation,
+    own_cluster,
     query,
     topic,
     transactional_id,
@@ -51,6 +52,15 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.model.session import Session
+from goqueue.model.tenants import (
+    GroupName,
+    NamePattern,
+    NamePrefix,
+    Text,
+    TopicName,
+    TransactionalId,
+    TransactionHandle,
+)
 from goqueue.transactions import TransactionState, TransactionView
 
 if TYPE_CHECKING:
@@ -130,7 +140,7 @@ class TransactionsArea(Area):
 
     @operation(Action.WRITE, _transactional_id_to_begin, owner=_coordinator_to_begin)
     async def begin(
-        self, session: Session, *, transactional_id: str | None, timeout_ms: int
+        self, session: Session, *, transactional_id: TransactionalId | None, timeout_ms: int
     ) -> Begun:
         """Begin a transaction; abort the last one of the same transactional id."""
         transacting = self._broker.transacting
@@ -143,7 +153,9 @@ class TransactionsArea(Area):
         owner=_coordinator_of_transaction,
         is_reading=True,
     )
-    async def show(self, session: Session, *, transaction_id: str) -> ShownTransaction:
+    async def show(
+        self, session: Session, *, transaction_id: TransactionHandle
+    ) -> ShownTransaction:
         """Return a transaction, or its successor under the same transactional id."""
         transaction = self._transaction(transaction_id)
         view = self._broker.transacting.describe(transaction)
@@ -160,9 +172,9 @@ class TransactionsArea(Area):
         self,
         session: Session,
         *,
-        transaction_id: str,
+        transaction_id: TransactionHandle,
         messages: Sequence[Addressed],
-        unreadable: Mapping[int, str] = {},
+        unreadable: Mapping[int, Text] = {},
         now_ms: int,
     ) -> PublishResults:
         """Publish messages to any topics: all of them, or none.
@@ -196,7 +208,7 @@ class TransactionsArea(Area):
         owner=_coordinator_of_transaction,
     )
     async def commit_offsets(
-        self, session: Session, *, transaction_id: str, call: CommitOffsets
+        self, session: Session, *, transaction_id: TransactionHandle, call: CommitOffsets
     ) -> OffsetErrors:
         """Commit offsets of a stream group in the transaction; return the refused ones."""
         transaction = self._transaction(transaction_id)
@@ -214,7 +226,12 @@ class TransactionsArea(Area):
         owner=_coordinator_of_transaction,
     )
     def ack(
-        self, session: Session, *, transaction_id: str, group: str, receipts: Sequence[str]
+        self,
+        session: Session,
+        *,
+        transaction_id: TransactionHandle,
+        group: GroupName,
+        receipts: Sequence[Text],
     ) -> Promise[Outcomes]:
         """Acknowledge messages of a queue group in the transaction; return the outcomes."""
         transaction = self._transaction(transaction_id)
@@ -222,19 +239,19 @@ class TransactionsArea(Area):
 
     @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
     def prepare(
-        self, session: Session, *, transaction_id: str, timeout_ms: int | None
+        self, session: Session, *, transaction_id: TransactionHandle, timeout_ms: int | None
     ) -> Promise[None]:
         """Prepare a transaction of a query, which then waits for the commit of its epoch."""
         transaction = self._transaction(transaction_id)
         return self._broker.transacting.prepare(transaction, timeout_ms=timeout_ms)
 
     @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
-    def commit(self, session: Session, *, transaction_id: str) -> Promise[None]:
+    def commit(self, session: Session, *, transaction_id: TransactionHandle) -> Promise[None]:
         """Commit; resolves when every reader can see all of it."""
         return self._broker.transacting.commit(self._transaction(transaction_id))
 
     @operation(Action.WRITE, _transactional_id_of_transaction, owner=_coordinator_of_transaction)
-    def abort(self, session: Session, *, transaction_id: str) -> Promise[None]:
+    def abort(self, session: Session, *, transaction_id: TransactionHandle) -> Promise[None]:
         """Abort; resolves when all participants have discarded it."""
         return self._broker.transacting.abort(self._transaction(transaction_id))
 
@@ -248,8 +265,8 @@ class TransactionsArea(Area):
         states: frozenset[TransactionState] = frozenset(),
         producer_ids: frozenset[int] = frozenset(),
         older_than_ms: int = -1,
-        prefix: str = "",
-        pattern: str = "",
+        prefix: NamePrefix = "",
+        pattern: NamePattern = "",
         limit: int | None = None,
     ) -> TransactionPage:
         """Return the transactions that match all given filters, by transactional id."""
@@ -279,14 +296,16 @@ class TransactionsArea(Area):
         )
 
     @operation(Action.DESCRIBE, transactional_id(), owner=_coordinator, is_reading=True)
-    async def describe(self, session: Session, *, transactional_id: str) -> TransactionView:
+    async def describe(
+        self, session: Session, *, transactional_id: TransactionalId
+    ) -> TransactionView:
         """Return the newest transaction of a transactional id."""
         return self._broker.transactions.describe(transactional_id)
 
     @operation(Action.DESCRIBE, named_by_owner)
     async def find_coordinators(
-        self, session: Session, *, transactional_ids: Sequence[str]
-    ) -> Coordinators:
+        self, session: Session, *, transactional_ids: Sequence[TransactionalId]
+    ) -> dict[TransactionalId, int | GoQueueError]:
         """Return the coordinator of each transactional id; -1 if there is none."""
         denied: Coordinators = {}
         for name in transactional_ids:
@@ -305,7 +324,7 @@ class TransactionsArea(Area):
 
     # Producers
 
-    @operation(Action.IDEMPOTENT_WRITE, cluster)
+    @operation(Action.IDEMPOTENT_WRITE, own_cluster)
     async def new_producer(self, session: Session) -> ProducerIdentity:
         """Return the identity of a new producer without transactions."""
         return ProducerIdentity(await self._broker.new_producer_id(), 0)
@@ -315,7 +334,7 @@ class TransactionsArea(Area):
         self,
         session: Session,
         *,
-        transactional_id: str,
+        transactional_id: TransactionalId,
         timeout_ms: int,
         producer_id: int,
         producer_epoch: int,
@@ -333,7 +352,7 @@ class TransactionsArea(Area):
         self,
         session: Session,
         *,
-        transactional_id: str,
+        transactional_id: TransactionalId,
         identity: ProducerIdentity,
         partitions: Sequence[TopicPartition],
         is_from_node: bool = False,
@@ -350,7 +369,7 @@ class TransactionsArea(Area):
         self,
         session: Session,
         *,
-        transactional_id: str,
+        transactional_id: TransactionalId,
         identity: ProducerIdentity,
         partitions: Sequence[TopicPartition],
         is_from_node: bool = False,
@@ -364,7 +383,12 @@ class TransactionsArea(Area):
 
     @operation(Action.WRITE, transactional_id(), also(Action.READ, group()), owner=_coordinator)
     def add_group(
-        self, session: Session, *, transactional_id: str, identity: ProducerIdentity, group: str
+        self,
+        session: Session,
+        *,
+        transactional_id: TransactionalId,
+        identity: ProducerIdentity,
+        group: GroupName,
     ) -> Promise[None]:
         """Add the offsets of a stream group to the transaction."""
         return self._broker.transactions.add_group(transactional_id, identity, group)
@@ -379,7 +403,7 @@ class TransactionsArea(Area):
         self,
         session: Session,
         *,
-        transactional_id: str,
+        transactional_id: TransactionalId,
         identity: ProducerIdentity,
         call: CommitOffsets,
         joins_transaction: bool,
@@ -410,7 +434,7 @@ class TransactionsArea(Area):
         self,
         session: Session,
         *,
-        transactional_id: str,
+        transactional_id: TransactionalId,
         identity: ProducerIdentity,
         is_commit: bool,
         bumps_epoch: bool,
@@ -440,7 +464,7 @@ class TransactionsArea(Area):
 
     @query(Action.READ, topic())
     def describe_producers(
-        self, session: Session, *, topic: str, partition: int
+        self, session: Session, *, topic: TopicName, partition: int
     ) -> Sequence[ProducerView]:
         """Return the producers of a partition led by this node, and their open transactions."""
         found = self._broker.topics.get(topic).partition(partition)

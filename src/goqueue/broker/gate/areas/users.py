@@ -15,10 +15,10 @@ import msgspec
 from goqueue.broker.gate.authentication import BASIC
 from goqueue.broker.gate.operation import (
     Area,
-    cluster,
     everybody,
     named_by_owner,
     operation,
+    own_cluster,
     query,
 )
 from goqueue.cluster.identity_facts import UserFact
@@ -31,7 +31,8 @@ from goqueue.model.errors import (
     UnknownKey,
     UnknownUser,
 )
-from goqueue.model.session import DEFAULT_TENANT, Session, principal_of
+from goqueue.model.session import Session, principal_of
+from goqueue.model.tenants import Text
 
 __all__ = ["KeyKind", "KeyView", "NewKeyView", "UserPage", "UserView", "UsersArea", "Whoami"]
 
@@ -41,8 +42,8 @@ OVERLAP_MS_MAX = 30 * 24 * 3_600_000
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
     """A user, without its credentials."""
 
-    name: str
-    tenant: str
+    name: Text
+    tenant: Text
     created_ms: int
     is_disabled: bool
     is_super: bool
@@ -54,27 +55,27 @@ class UserPage(msgspec.Struct, frozen=True):
     """Users by name; `next_cursor` is empty at the end."""
 
     users: tuple[UserView, ...]
-    next_cursor: str
+    next_cursor: Text
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     """A key, without its secret."""
 
-    id: str
+    id: Text
     kind: KeyKind
-    user: str
+    user: Text
     created_ms: int
-    created_by: str
+    created_by: Text
     expires_ms: int  # 0 is never
     last_used_ms: int  # 0 is never, or not within the last hour on another node
-    description: str
+    description: Text
 
 
 class NewKeyView(msgspec.Struct, frozen=True):
     """A new key and its secret, which is shown this once."""
 
     key: KeyView
-    secret: str
+    secret: Text
 
     def __repr__(self) -> str:
         return f"NewKeyView(key={self.key!r}, secret=(hidden))"
@@ -83,10 +84,10 @@ class NewKeyView(msgspec.Struct, frozen=True):
 class Whoami(msgspec.Struct, frozen=True, kw_only=True):
     """Who the caller is to the broker."""
 
-    principal: str
-    tenant: str
-    mechanism: str
-    key_id: str
+    principal: Text
+    tenant: Text
+    mechanism: Text
+    key_id: Text
     expires_ms: int
     is_super: bool
     is_authenticated: bool
@@ -110,8 +111,8 @@ class UsersArea(Area):
 
     # Users
 
-    @query(Action.DESCRIBE, cluster)
-    def list(self, session: Session, *, prefix: str, after: str, limit: int) -> UserPage:
+    @query(Action.DESCRIBE, own_cluster)
+    def list(self, session: Session, *, prefix: Text, after: Text, limit: int) -> UserPage:
         """Return users by name, after a cursor."""
         users = self._broker.identities.users
         names = nsmallest(
@@ -119,7 +120,7 @@ class UsersArea(Area):
             (
                 name
                 for name, fact in users.items()
-                if name > after and name.startswith(prefix) and _is_visible(session, fact)
+                if name > after and name.startswith(prefix) and self._is_visible(session, fact)
             ),
         )
         counts = Counter(one.value.user for one in self._broker.identities.keys.values())
@@ -127,40 +128,41 @@ class UsersArea(Area):
         return UserPage(shown, shown[-1].name if len(names) > limit else "")
 
     @query(Action.DESCRIBE, named_by_owner)
-    def show(self, session: Session, *, user: str) -> UserView:
+    def show(self, session: Session, *, user: Text) -> UserView:
         """Return a user; everybody may see themselves."""
         self._check_own(session, Action.DESCRIBE, user)
         return self._view_now(self._find(session, user))
 
-    @operation(Action.ALTER, cluster)
+    @operation(Action.ALTER, own_cluster)
     async def create(
-        self, session: Session, *, user: str, password: str | None, tenant: str | None = None
+        self, session: Session, *, user: Text, password: Text | None, tenant: Text | None = None
     ) -> UserView:
         """Create a user; without a password it can use keys, certificates and tokens only."""
         wanted = session.tenant if tenant is None else tenant
-        if session.tenant != DEFAULT_TENANT and wanted != session.tenant:
+        is_operator = self._authoriser.namespaces.is_operator(session)
+        if not is_operator and wanted != session.tenant:
             raise InvalidRequest("You can create users in your own tenant only.")
         made = await self._broker.identities.create_user(user, password, tenant=wanted)
         return self._view_now(made)
 
     @operation(Action.ALTER, named_by_owner)
-    async def set_password(self, session: Session, *, user: str, password: str) -> None:
+    async def set_password(self, session: Session, *, user: Text, password: Text) -> None:
         """Replace the password of a user; users may change their own, but not with a key."""
         if not (self._is_own(session, user) and _is_by_password(session)):
             self._check_alter(session, user)
         self._find(session, user)
         await self._broker.identities.set_password(user, password)
 
-    @operation(Action.ALTER, cluster)
-    async def disable(self, session: Session, *, user: str, is_disabled: bool = True) -> UserView:
+    @operation(Action.ALTER, own_cluster)
+    async def disable(self, session: Session, *, user: Text, is_disabled: bool = True) -> UserView:
         """Refuse all credentials of a user, or accept them again."""
         self._check_other(session, user)
         self._find(session, user)
         await self._broker.identities.disable_user(user, is_disabled=is_disabled)
         return self._view_now(self._find(session, user))
 
-    @operation(Action.ALTER, cluster)
-    async def delete(self, session: Session, *, user: str) -> None:
+    @operation(Action.ALTER, own_cluster)
+    async def delete(self, session: Session, *, user: Text) -> None:
         """Delete a user with its keys and its membership in roles."""
         self._check_other(session, user)
         self._find(session, user)
@@ -169,20 +171,20 @@ class UsersArea(Area):
     # Keys
 
     @query(Action.DESCRIBE, named_by_owner)
-    def keys(self, session: Session, *, user: str) -> tuple[KeyView, ...]:
+    def keys(self, session: Session, *, user: Text) -> tuple[KeyView, ...]:
         """Return the keys of a user, the oldest first."""
         self._check_own(session, Action.DESCRIBE, user)
         self._find(session, user)
         return tuple(self._view_key(one) for one in self._broker.identities.keys_of(user))
 
     @query(Action.DESCRIBE, named_by_owner)
-    def show_key(self, session: Session, *, key_id: str) -> KeyView:
+    def show_key(self, session: Session, *, key_id: Text) -> KeyView:
         """Return a key."""
         return self._view_key(self._find_key(session, Action.DESCRIBE, key_id))
 
     @operation(Action.ALTER, named_by_owner)
     async def create_key(
-        self, session: Session, *, user: str, kind: KeyKind, expires_ms: int, description: str
+        self, session: Session, *, user: Text, kind: KeyKind, expires_ms: int, description: Text
     ) -> NewKeyView:
         """Make a key for a user, and return its secret this once."""
         if not self._is_own(session, user):
@@ -200,7 +202,7 @@ class UsersArea(Area):
 
     @operation(Action.ALTER, named_by_owner)
     async def rotate_key(
-        self, session: Session, *, key_id: str, overlap_ms: int, expires_ms: int | None
+        self, session: Session, *, key_id: Text, overlap_ms: int, expires_ms: int | None
     ) -> NewKeyView:
         """Make a key like another one, which stays valid for an overlap only."""
         if not 0 <= overlap_ms <= OVERLAP_MS_MAX:
@@ -217,12 +219,17 @@ class UsersArea(Area):
         return NewKeyView(self._view_key(made.key), made.secret)
 
     @operation(Action.ALTER, named_by_owner)
-    async def delete_key(self, session: Session, *, key_id: str) -> None:
+    async def delete_key(self, session: Session, *, key_id: Text) -> None:
         """Delete a key, whose sessions end."""
         self._find_key(session, Action.ALTER, key_id)
         await self._broker.identities.delete_key(key_id)
 
     # Access
+
+    def _is_visible(self, session: Session, user: UserFact) -> bool:
+        """Whether a session may know of a user: one of its own tenant, or any for operators."""
+        is_operator = self._authoriser.namespaces.is_operator(session)
+        return is_operator or session.tenant == user.tenant
 
     def _is_own(self, session: Session, user: str) -> bool:
         return session.is_authenticated and session.user == user
@@ -261,7 +268,7 @@ class UsersArea(Area):
 
     def _find(self, session: Session, user: str) -> UserFact:
         found = self._broker.identities.user(user)
-        if not _is_visible(session, found):
+        if not self._is_visible(session, found):
             raise UnknownUser(user)
         return found
 
@@ -280,7 +287,7 @@ class UsersArea(Area):
         return key
 
     def _check_visible(self, session: Session, key: Key) -> None:
-        if not _is_visible(session, self._broker.identities.user(key.user)):
+        if not self._is_visible(session, self._broker.identities.user(key.user)):
             raise UnknownKey(key.id)
 
     # Views
@@ -311,11 +318,6 @@ class UsersArea(Area):
             last_used_ms=self._broker.identities.key_uses.last_ms(key.id),
             description=key.description,
         )
-
-
-def _is_visible(session: Session, user: UserFact) -> bool:
-    """Whether a session may know of a user: sessions of a tenant see users of that tenant."""
-    return session.tenant in (DEFAULT_TENANT, user.tenant)
 
 
 def _is_by_password(session: Session) -> bool:
