@@ -1,29 +1,33 @@
 """Connections of a command to the cluster that it acts on: one cluster, whichever address is given.
 
-A broker has a Kafka address and an HTTP address, and a command may need either. If only one is
-given, the other is requested from the broker; both must belong to the same cluster (ADR 46).
+A broker has Kafka addresses and HTTP addresses, and a command may need either. If only one is
+given, the other is requested from the broker; both must belong to the same cluster (ADR 46). Both
+get the same credentials and certificates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
 
+from goqueue.cli.access import Access
 from goqueue.cli.context import HTTP_PORT_DEFAULT, current_call
+from goqueue.cli.remedies import remedies
 from goqueue.client import Address, ClientSettings, LogClient, find_http, reachable, read_addresses
 from goqueue.client.errors import BrokerUnready, Unreachable
 from goqueue.client.http import Client, HttpSettings, RetrySettings
-from goqueue.model.errors import InvalidRequest
+from goqueue.model.errors import AccessDenied, InvalidRequest
 
 if TYPE_CHECKING:
     from goqueue.client.http import Node
 
 # A user waits for the answer: long enough for a broker that restarts, short for a wrong address.
 HTTP_SETTINGS = HttpSettings(retry=RetrySettings(retries_max=3))
+_KAFKA = "kafka"  # the listeners of Kafka, unless they have names of their own, begin with it
 _LOOKUP_SETTINGS = ClientSettings(request_ms_max=5_000, retry_ms_max=5_000)
 
 
@@ -43,17 +47,39 @@ class Target:
 @contextmanager
 def connect(ctx: typer.Context) -> Iterator[LogClient]:
     """Connect to the given broker; if that fails, the error says what the user can do."""
-    bootstrap = kafka_address(ctx)
-    with no_broker(bootstrap, "-b"), LogClient(bootstrap) as client:
+    bootstrap, access = kafka_address(ctx), current_call(ctx).access
+    with (
+        remedies(access),
+        no_broker(bootstrap, "-b"),
+        kafka_client(bootstrap, access) as client,
+    ):
         yield client
 
 
 @contextmanager
 def connect_http(ctx: typer.Context) -> Iterator[Client]:
     """Connect to the given broker; if that fails, the error says what the user can do."""
-    address = http_address(ctx)
-    with no_broker(bare(address), "--http", "HTTP "), Client(address, HTTP_SETTINGS) as client:
+    address, access = http_address(ctx), current_call(ctx).access
+    with (
+        remedies(access),
+        no_broker(bare(address), "--http", "HTTP "),
+        http_client(address, access) as client,
+    ):
         yield client
+
+
+def kafka_client(
+    bootstrap: str, access: Access, settings: ClientSettings | None = None
+) -> LogClient:
+    """A client of a Kafka listener, with the credentials and certificates of this call."""
+    settings = settings or ClientSettings()
+    return LogClient(bootstrap, replace(settings, tls=access.tls_settings(), sasl=access.sasl()))
+
+
+def http_client(address: str, access: Access) -> Client:
+    """A client of an HTTP listener, with the credentials and certificates of this call."""
+    settings = replace(HTTP_SETTINGS, login=access.http_login(), tls=access.tls_settings())
+    return Client(address, settings)
 
 
 def kafka_address(ctx: typer.Context) -> str:
@@ -65,7 +91,8 @@ def kafka_address(ctx: typer.Context) -> str:
             call.kafka_found = named.bootstrap
         else:
             assert named.http is not None, "a source has one of the two"
-            call.kafka_found = _kafka_from_http(named.http)
+            with remedies(call.access):
+                call.kafka_found = _kafka_from_http(named.http, call.access)
     return call.kafka_found
 
 
@@ -78,7 +105,8 @@ def http_address(ctx: typer.Context) -> str:
             assert named.http is not None, "a source has one of the two"
             call.http_found = named.http
         else:
-            call.http_found = _http_from_kafka(named.bootstrap, named.http)
+            with remedies(call.access):
+                call.http_found = _http_from_kafka(named.bootstrap, named.http, call.access)
     return call.http_found
 
 
@@ -108,7 +136,7 @@ def announce(ctx: typer.Context, client: LogClient | Client) -> None:
 
 def bare(url: str) -> str:
     """An HTTP address as HOST:PORT."""
-    return url.removeprefix("http://").rstrip("/")
+    return url.removeprefix("http://").removeprefix("https://").rstrip("/")
 
 
 @contextmanager
@@ -123,11 +151,16 @@ def no_broker(address: str, option: str, protocol: str = "") -> Iterator[None]:
         ) from error
 
 
-def _http_from_kafka(bootstrap: str, http: str | None) -> str:
+def _http_from_kafka(bootstrap: str, http: str | None, access: Access) -> str:
     """The HTTP address of the cluster at `bootstrap`, after checking that it is of that cluster."""
-    with no_broker(bootstrap, "-b"), LogClient(bootstrap, _LOOKUP_SETTINGS) as client:
+    with no_broker(bootstrap, "-b"), kafka_client(bootstrap, access, _LOOKUP_SETTINGS) as client:
         try:
             found = http or _stated(find_http(client.cluster), bootstrap)
+        except AccessDenied as error:
+            raise AccessDenied.with_text(
+                "The broker does not tell these credentials its HTTP address, which this command "
+                "uses; give it with --http HOST:PORT."
+            ) from error
         except BrokerUnready as error:
             raise BrokerUnready(
                 f"The broker at {bootstrap} is not ready, so it cannot report its HTTP "
@@ -138,7 +171,7 @@ def _http_from_kafka(bootstrap: str, http: str | None) -> str:
             client.cluster.nodes()
         expected = client.cluster.cluster_id
     try:
-        with Client(found, HTTP_SETTINGS) as api:
+        with http_client(found, access) as api:
             actual = api.node.version().cluster_id
     except Unreachable as error:
         raise Unreachable(
@@ -150,35 +183,53 @@ def _http_from_kafka(bootstrap: str, http: str | None) -> str:
     return found
 
 
-def _kafka_from_http(http: str) -> str:
+def _kafka_from_http(http: str, access: Access) -> str:
     """The Kafka addresses of the cluster at an HTTP address, after the same check."""
-    with no_broker(bare(http), "--http", "HTTP "), Client(http, HTTP_SETTINGS) as api:
+    with no_broker(bare(http), "--http", "HTTP "), http_client(http, access) as api:
         expected = api.node.version().cluster_id
-        addresses = _kafka_addresses(api.cluster.nodes(), read_addresses(bare(http))[0])
+        addresses = _kafka_addresses(api.cluster.nodes(), read_addresses(bare(http))[0], access)
     if not addresses:
         raise InvalidRequest(
             f"The broker at {bare(http)} does not report its Kafka address; give it with "
             "-b HOST:PORT."
         )
     found = ",".join(map(str, addresses))
-    with no_broker(found, "-b"), LogClient(found, _LOOKUP_SETTINGS) as client:
+    with no_broker(found, "-b"), kafka_client(found, access, _LOOKUP_SETTINGS) as client:
         client.cluster.nodes()
         _check_same(client.cluster.cluster_id, found, expected, http)
     return found
 
 
-def _kafka_addresses(nodes: list[Node], reached: Address) -> list[Address]:
-    stated = [one.addresses["kafka"] for one in nodes if one.addresses.get("kafka")]
-    return [reachable(read_addresses(one)[0], reached) for one in stated]
+def _kafka_addresses(nodes: list[Node], reached: Address, access: Access) -> list[Address]:
+    found = [fitting_kafka_address(one.addresses, access) for one in nodes]
+    return [reachable(read_addresses(one)[0], reached) for one in found if one]
 
 
-def _stated(address: Address | None, bootstrap: str) -> str:
+def fitting_kafka_address(addresses: Mapping[str, str], access: Access) -> str:
+    """The address of the Kafka listener that fits the credentials and certificates best.
+
+    A node reports its listeners by name, those with TLS or SASL with the word before the address.
+    """
+    wanted = access.is_encrypted, access.has_login
+    best, best_score = "", -1
+    for name, stated in addresses.items():
+        if name != _KAFKA and not name.startswith(f"{_KAFKA}-"):
+            continue
+        security, _, address = stated.rpartition("://")
+        has = security.endswith("ssl"), security.startswith("sasl_")
+        score = 2 * (has[0] == wanted[0]) + (has[1] == wanted[1])
+        if address and score > best_score:
+            best, best_score = address, score
+    return best
+
+
+def _stated(address: str | None, bootstrap: str) -> str:
     if address is None:
         raise InvalidRequest(
             f"The broker at {bootstrap} does not report its HTTP address, which this command "
             "uses; give it with --http HOST:PORT."
         )
-    return str(address)
+    return address
 
 
 def _check_same(kafka_id: str, bootstrap: str, http_id: str, http: str) -> None:

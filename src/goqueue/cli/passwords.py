@@ -28,6 +28,16 @@ def new_password(file: Path | None, *, user: str) -> str:
     return _first_line(sys.stdin.read(PASSWORD_BYTES_MAX), "standard input")
 
 
+def known_password(file: Path, *, what: str) -> str:
+    """Return a secret that exists: the first line of a file, or of standard input."""
+    if file != STANDARD_INPUT:
+        return _first_line(_read(file), str(file))
+    if sys.stdin.isatty():
+        typed: str = typer.prompt(what, hide_input=True, err=True)
+        return typed
+    return _first_line(sys.stdin.readline(PASSWORD_BYTES_MAX), "standard input")
+
+
 def _read(file: Path) -> str:
     try:
         with file.open(encoding="utf-8") as opened:

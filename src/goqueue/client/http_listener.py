@@ -14,10 +14,12 @@ from goqueue.wire.kafka.messages import describe_configs
 HTTP_SETTING = "goqueue.http.listener"  # the name of the setting in a broker's configuration
 
 
-def find_http(cluster: Cluster) -> Address | None:
+def find_http(cluster: Cluster) -> str | None:
     """Return the HTTP address that the first responding broker reports; None if it reports none.
 
-    The configuration of a broker is only available from that broker, so each is asked for its own.
+    A broker with several HTTP listeners reports the one that is most like the Kafka listener that
+    it is asked through. An address with TLS begins with https://. The configuration of a broker is
+    only available from that broker, so each is asked for its own.
     """
     failure: GoQueueError | None = None
     for node in cluster.nodes():
@@ -38,7 +40,7 @@ def reachable(stated: Address, reached: Address) -> Address:
     return Address(reached.host, stated.port) if is_everywhere else stated
 
 
-def _ask(cluster: Cluster, node: Node) -> Address | None:
+def _ask(cluster: Cluster, node: Node) -> str | None:
     resource = describe_configs.DescribeConfigsResource(
         ConfigOwner.BROKER, str(node.id), [HTTP_SETTING]
     )
@@ -47,5 +49,7 @@ def _ask(cluster: Cluster, node: Node) -> Address | None:
     check(result.error_code, result.error_message, ErrorContext(str(node.id)))
     for one in result.configs:
         if one.name == HTTP_SETTING and one.value and not one.value.endswith(":0"):
-            return reachable(read_addresses(one.value)[0], node.address)
+            scheme, separator, address = one.value.rpartition("://")
+            found = reachable(read_addresses(address)[0], node.address)
+            return f"{scheme}{separator}{found}"
     return None

@@ -75,8 +75,8 @@ def test_using_and_deleting_a_context(shell: Shell, file: Path) -> None:
 def test_the_list_marks_the_context_in_use(shell: Shell) -> None:
     shell("set-context", "here", "-b", "one:9092")
     lines = shell("get-contexts").splitlines()
-    assert lines[0].split() == ["CURRENT", "NAME", "BOOTSTRAP", "HTTP", "OUTPUT"]
-    assert lines[1].split() == ["*", "here", "one:9092", "-", "table"]
+    assert lines[0].split() == ["CURRENT", "NAME", "BOOTSTRAP", "HTTP", "LOGIN", "TLS", "OUTPUT"]
+    assert lines[1].split() == ["*", "here", "one:9092", "-", "-", "no", "table"]
 
 
 def test_options_are_taken_before_and_after_the_command(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""`goqueue config`: named contexts, each with the addresses of a broker."""
+"""`goqueue config`: named contexts, each with the addresses of a broker and a login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goqueue.cli.context import (
     save_contexts,
     show_contexts,
 )
-from goqueue.cli.output import print_rows
+from goqueue.cli.output import print_item, print_rows
 
 app = typer.Typer(no_args_is_help=True, help="Manage contexts: named brokers to choose from.")
 
@@ -41,6 +41,8 @@ def get_contexts(ctx: typer.Context) -> None:
             "name": name,
             "bootstrap": context.bootstrap or None,
             "http": context.http or None,
+            "login": _login(context),
+            "tls": context.access.is_encrypted or context.http.startswith("https://"),
             "output": context.output.value,
         }
         for name, context in contexts.by_name.items()
@@ -61,20 +63,51 @@ def use_context(ctx: typer.Context, name: Name) -> None:
 
 @app.command()
 def set_context(ctx: typer.Context, name: Name) -> None:
-    """Store -b, --http and -o of this call under a name; the first context becomes the current one.
+    """Store the addresses, the login and -o of this call under a name.
 
-    One address is enough; commands request the other from the broker. A given address replaces
-    both, because the old ones may belong to another cluster.
+    The first context becomes the current one. One address is enough; commands request the other
+    from the broker. A given address replaces both and the login, because the old ones may belong to
+    another cluster. A user without a stored password types it for each command.
     """
     call = current_call(ctx)
     contexts = _load(call)
     context = contexts.by_name.get(name, Context())
+    access = call.access_given.over(context.access)
     if call.bootstrap_given or call.http_given:
+        access = call.access_given
         context = replace(context, bootstrap=call.bootstrap_given or "", http=call.http_given or "")
-    contexts.by_name[name] = replace(context, output=call.output_given or context.output)
+    output = call.output_given or context.output
+    contexts.by_name[name] = replace(context, output=output, access=access)
     contexts.current = contexts.current or name
     _save(call, contexts)
     print(f"Context {name} is set.")
+
+
+@app.command()
+def test(ctx: typer.Context) -> None:
+    """Connect over Kafka and HTTP, and show as whom."""
+    call = current_call(ctx)
+    from goqueue.cli.connecting import bare, connect, connect_http, http_address, kafka_address
+
+    with connect(ctx) as client:
+        nodes = client.cluster.nodes()
+        cluster_id = client.cluster.cluster_id
+    with connect_http(ctx) as api:
+        found = api.users.whoami()
+    access, http = call.access, http_address(ctx)
+    print_item(
+        {
+            "cluster": cluster_id,
+            "nodes": len(nodes),
+            "context": call.named.context or None,
+            "kafka": kafka_address(ctx),
+            "http": bare(http),
+            "tls": access.is_encrypted,
+            "mechanism": None if (sasl := access.sasl()) is None else sasl.mechanism,
+            "principal": found.principal,
+        },
+        call.output,
+    )
 
 
 @app.command()
@@ -88,6 +121,10 @@ def delete_context(ctx: typer.Context, name: Name) -> None:
         contexts.current = ""
     _save(call, contexts)
     print(f"Context {name} is deleted.")
+
+
+def _login(context: Context) -> str | None:
+    return context.access.user or ("API key" if context.access.api_key else None)
 
 
 def _load(call: Call) -> Contexts:

@@ -86,4 +86,4 @@ def located_http(bootstrap: str, http: str | None) -> str:
             "with option http.address (of a pipeline: --http HOST:PORT), or write with option "
             "delivery=at-least-once."
         )
-    return str(found)
+    return found
