@@ -13,7 +13,9 @@ from goqueue.loop.promise import Promise
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.dialing import Dialer
+from goqueue.runtime.handshakes import Pace, Tls
 from goqueue.runtime.listening import ConnectionLimits, Listener
+from goqueue.runtime.serve import NODE_HANDSHAKES
 from goqueue.runtime.tls import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
@@ -43,8 +45,9 @@ def play(story: Callable[[], Awaitable[None]]) -> None:
 
 def new_listener(server: PeerServer, *, tls: NodeTls | None = None) -> Listener:
     """A listener for other nodes, not bound yet."""
+    loop = asyncio.get_running_loop()
     return Listener(
-        asyncio.get_running_loop(),
+        loop,
         server.connect,
         ConnectionLimits(
             connections_max=100,
@@ -53,7 +56,7 @@ def new_listener(server: PeerServer, *, tls: NodeTls | None = None) -> Listener:
             receive_bytes_total_max=100 << 20,
         ),
         ListenerRules("internal"),
-        tls=tls,
+        tls=None if tls is None else Tls(tls.accept, Pace(loop), NODE_HANDSHAKES),
         complaints=server.complaints,
     )
 

@@ -12,9 +12,10 @@ from random import Random
 
 import pytest
 
+from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget
 from goqueue.runtime.discovery import Discovery
-from goqueue.runtime.listening import HANDSHAKES_PER_ADDRESS_MAX
+from goqueue.runtime.serve import NODE_HANDSHAKES
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES
 from goqueue.runtime.tls import NodeTls, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
@@ -63,6 +64,7 @@ class Taker:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
+        self.rules = ListenerRules("internal")
         self.turns = None
         self.unsent = None
         self.receiving = ReceiveBudget(1 << 20, self.loop.time)
@@ -70,7 +72,7 @@ class Taker:
         self.unsent_bytes = self.taken_bytes = 0
         self.is_blocked = self.is_busy = False
 
-    def connect(self, client_host: str, **_: object) -> Taker:
+    def connect(self, client: ConnectedClient, **_: object) -> Taker:
         return self
 
     def receive(self, data: memoryview) -> int:
@@ -221,8 +223,8 @@ def test_whoever_never_ends_the_handshake_keeps_no_node_out(
     async def story() -> None:
         node = node_of(authority.sign("node-2", "127.0.0.1"))
         silent = [socket.create_connection(node.address) for _ in range(40)]
-        await until(lambda: len(node.listener._handshakes) == HANDSHAKES_PER_ADDRESS_MAX)
-        for one in silent[HANDSHAKES_PER_ADDRESS_MAX:]:
+        await until(lambda: node.listener.handshake_count == NODE_HANDSHAKES.per_address_max)
+        for one in silent[NODE_HANDSHAKES.per_address_max :]:
             one.settimeout(SECONDS_MAX)
             assert await asyncio.to_thread(one.recv, 1) == b"", "one too many is closed at once"
         for one in silent:

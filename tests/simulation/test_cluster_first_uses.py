@@ -66,7 +66,7 @@ def test_a_coordinator_is_found_as_soon_as_a_node_serves(key_type: int) -> None:
 
     def ask(node: ClusterNode) -> None:
         front = KafkaFrontEnd(
-            node.broker.local_gate, KafkaLimits(), advertised=lambda: ("node", 9092)
+            node.broker.local_gate, KafkaLimits(), advertised=lambda _: ("node", 9092)
         )
         peer = KafkaPeer(front, world.run_until)
         keys = [f"key-{number}" for number in range(COUNT)]

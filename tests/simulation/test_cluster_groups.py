@@ -49,7 +49,7 @@ class Clients:
 
     def fetch(self, node: ClusterNode) -> tuple[int, int]:
         """The error and the offset that a Kafka client gets."""
-        front = FrontEnd(node.broker.local_gate, Limits(), advertised=lambda: ("localhost", 9092))
+        front = FrontEnd(node.broker.local_gate, Limits(), advertised=lambda _: ("localhost", 9092))
         peer = KafkaPeer(front, self.world.run_until)
         wanted = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
         group = OffsetFetchRequestGroup(group_id=GROUP, topics=[wanted])

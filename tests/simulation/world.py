@@ -58,7 +58,7 @@ class World:
         )
         self.broker.open()
         self.front = FrontEnd(
-            self.broker.local_gate, self._limits, advertised=lambda: ("localhost", 9092)
+            self.broker.local_gate, self._limits, advertised=lambda _: ("localhost", 9092)
         )
         self._watermarks.clear()
         self._stable.clear()

@@ -69,8 +69,12 @@ ROOMS_WITH_ALL_SECTIONS = {"broker"}
 ROOMS_WITHOUT_CONFIG = {"model", "loop", "wire", _CODECS, "client", "console", "spark"}
 
 # Inside `config`, kinds do not depend on which settings exist, and sections not on each other.
-MAY_IMPORT_IN_CONFIG: Mapping[str, set[str]] = {"kinds": set(), "fields": {"kinds"}}
-MAY_A_SECTION_IMPORT = {"kinds", "fields"}
+MAY_IMPORT_IN_CONFIG: Mapping[str, set[str]] = {
+    "kinds": set(),
+    "listener_kinds": {"kinds"},
+    "fields": {"kinds"},
+}
+MAY_A_SECTION_IMPORT = {"kinds", "listener_kinds", "fields"}
 ALL_SECTIONS_MEET_IN = {"", "settings", "consistency", "reading"}
 
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join

@@ -8,7 +8,8 @@ A section is a dataclass in the module of its subject: `node`, `listeners`, `sto
 `coordinators`, `security` or `cluster`; a new subject gets a module of its own. `settings` lists
 the sections,
 `consistency` has the rules between settings, and `reading` reads the sources. `kinds` has the
-syntax of values (sizes, durations, addresses), also for the command line.
+syntax of values (sizes, durations, addresses), also for the command line; `listener_kinds` that of
+listeners.
 """
 
 from goqueue.config.cluster import ClusterSettings, ReplicationSettings

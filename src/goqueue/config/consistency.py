@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from goqueue.config.kinds import UNLIMITED
-from goqueue.config.listeners import PLAINTEXT
+from goqueue.config.listener_kinds import ListenerAddress, NamedAddress, repeated
+from goqueue.config.security import NO_CERTIFICATES
 from goqueue.config.settings import SETTINGS, Settings
 
 
@@ -18,7 +19,15 @@ def contradictions(settings: Settings) -> list[str]:
         source = settings.sources.get(path, "default")
         return f"{path} = {SETTINGS[path].about.kind.show(value)} ({source})"
 
-    checks = (_open_listeners, _senseless_addresses, _what_does_not_fit, _senseless_times, _nodes)
+    checks = (
+        _open_listeners,
+        _same_listeners,
+        _senseless_addresses,
+        _certificates,
+        _what_does_not_fit,
+        _senseless_times,
+        _nodes,
+    )
     return [fault for check in checks for fault in check(settings, told)]
 
 
@@ -26,39 +35,113 @@ _Tell = Callable[[str], str]
 
 
 def _open_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
-    listeners = settings.listeners
-    for name in ("kafka", "http", "registry"):
-        is_open = not listeners.allow_unauthenticated
-        is_open = is_open and getattr(listeners, f"{name}_security") == PLAINTEXT
-        if is_open and not getattr(listeners, name).is_loopback:
-            yield (
-                f"{told(f'listeners.{name}')}: other machines could connect without "
-                f"authentication; require it with listeners.{name}_security = sasl_plaintext, or "
-                "pass --allow-unauthenticated to allow it"
+    for protocol, listeners in settings.listeners.of_clients().items():
+        for one in listeners:
+            if one.address.is_loopback or settings.security.must_authenticate(one):
+                continue
+            what = f"{told(f'listeners.{protocol}')}: other machines could connect to {one} without"
+            remedy = (
+                f"require it with sasl_ssl://{one.address}, or with ssl:// and "
+                "security.tls_client_auth = required"
             )
-    is_open = listeners.sqs_security == PLAINTEXT and not settings.sqs.access_keys
-    if not listeners.sqs.is_loopback and is_open:
-        yield (
-            f"{told('listeners.sqs')}: other machines could connect without authentication; set "
-            "sqs.access_keys, with which clients sign their requests"
-        )
+            if protocol != "sqs":
+                if not settings.listeners.allow_unauthenticated:
+                    also = "pass --allow-unauthenticated to allow it"
+                    yield f"{what} authentication; {remedy}, or {also}"
+            elif not settings.sqs.access_keys:
+                also = "set sqs.access_keys, with which clients sign their requests"
+                yield f"{what} authentication; {remedy}, or {also}"
+
+
+def _same_listeners(settings: Settings, told: _Tell) -> Iterator[str]:
+    names: dict[str, str] = {}
+    addresses: dict[str, str] = {}
+    if settings.cluster.peers or settings.cluster.discovery is not None:
+        addresses[str(settings.listeners.internal)] = "listeners.internal"
+    for protocol, listeners in settings.listeners.of_clients().items():
+        path = f"listeners.{protocol}"
+        for one in listeners:
+            other = names.setdefault(one.name.lower(), path)
+            if other != path:
+                yield f"{told(path)}: {other} has a listener named {one.name!r} too"
+            if not one.port:
+                continue
+            taken_by = addresses.setdefault(str(one.address), f"{path} {one.name}")
+            if taken_by != f"{path} {one.name}":
+                other, _, _ = taken_by.partition(" ")
+                yield f"{told(path)}: {one.address} is also an address of {told(other)}"
 
 
 def _senseless_addresses(settings: Settings, told: _Tell) -> Iterator[str]:
     listeners = settings.listeners
-    for name, who in (("kafka", "clients"), ("internal", "other nodes")):
-        bound, advertised = getattr(listeners, name), getattr(listeners, f"{name}_advertised")
-        if bound.is_wildcard and advertised is None:
+    for one in listeners.kafka:
+        if one.address.is_wildcard and listeners.advertised(one) is None:
+            name = "" if one is listeners.kafka[0] else f"{one.name}="
+            yield _unreachable(f"{told('listeners.kafka')}: clients", f"kafka {name}HOST:PORT")
+    if listeners.internal.is_wildcard and listeners.internal_advertised is None:
+        yield _unreachable(f"{told('listeners.internal')}: other nodes", "internal HOST:PORT")
+    for protocol, bound in (("kafka", listeners.kafka), ("http", listeners.http)):
+        path = f"listeners.{protocol}_advertised"
+        yield from _advertised_in_vain(
+            getattr(listeners, f"{protocol}_advertised"), bound, path, told
+        )
+    advertised = listeners.internal_advertised
+    if advertised is not None and advertised.is_wildcard:
+        yield (
+            f"{told('listeners.internal_advertised')}: other nodes cannot connect to a wildcard "
+            "address; name a host"
+        )
+
+
+def _advertised_in_vain(
+    advertised: tuple[NamedAddress, ...],
+    bound: tuple[ListenerAddress, ...],
+    path: str,
+    told: _Tell,
+) -> Iterator[str]:
+    names = [one.name for one in bound]
+    for one in advertised:
+        if one.address.is_wildcard:
+            yield (f"{told(path)}: clients cannot connect to a wildcard address; name a host")
+        if one.name and one.name not in names:
             yield (
-                f"{told(f'listeners.{name}')}: {who} cannot connect to a wildcard address; "
-                f"name the address to advertise with --advertise-{name} HOST:PORT"
+                f"{told(path)}: there is no listener {one.name!r}; the listeners are named "
+                f"{', '.join(names)}"
             )
-    for name, who in (("kafka", "clients"), ("http", "clients"), ("internal", "other nodes")):
-        advertised = getattr(listeners, f"{name}_advertised")
-        if advertised is not None and advertised.is_wildcard:
+    given = [one.name or names[0] for one in advertised]
+    if repeated(given) is not None:
+        yield f"{told(path)}: the first listener, {names[0]!r}, has two addresses; give one"
+
+
+def _unreachable(who: str, flag: str) -> str:
+    return (
+        f"{who} cannot connect to a wildcard address; name the address to advertise with "
+        f"--advertise-{flag}"
+    )
+
+
+def _certificates(settings: Settings, told: _Tell) -> Iterator[str]:
+    security = settings.security
+    has_certificate = security.tls_certificate is not None
+    has_key = security.tls_key is not None
+    if has_certificate != has_key:
+        given, absent = ("certificate", "key") if has_certificate else ("key", "certificate")
+        yield f"{told(f'security.tls_{given}')} needs security.tls_{absent} too"
+    elif not has_certificate:
+        for protocol, listeners in settings.listeners.of_clients().items():
+            if any(one.is_encrypted for one in listeners):
+                yield (
+                    f"{told(f'listeners.{protocol}')}: TLS needs security.tls_certificate and "
+                    "security.tls_key"
+                )
+    wants_clients = security.tls_client_auth != NO_CERTIFICATES
+    if wants_clients and security.tls_client_authorities is None:
+        yield f"{told('security.tls_client_auth')} needs security.tls_client_authorities"
+    for name in ("tls_client_authorities", "tls_principal_rules"):
+        if getattr(security, name) and not wants_clients:
             yield (
-                f"{told(f'listeners.{name}_advertised')}: {who} cannot connect to a wildcard "
-                "address; name a host"
+                f"{told(f'security.{name}')} has no effect; set security.tls_client_auth to "
+                "requested or required"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.config.fields import choice, count, duration, setting, size
+from goqueue.config.fields import count, duration, setting, size
 from goqueue.config.kinds import (
     INT32_MAX,
     MINUTE_MS,
@@ -22,52 +22,64 @@ from goqueue.config.kinds import (
     Switch,
     Word,
 )
+from goqueue.config.listener_kinds import (
+    PLAINTEXT,
+    AdvertisedAddresses,
+    ListenerAddress,
+    Listeners,
+    NamedAddress,
+)
 
-PLAINTEXT = "plaintext"
-SASL_PLAINTEXT = "sasl_plaintext"
-SECURITY_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
-_PROTOCOLS = "with `sasl_`, clients must authenticate in the way of their protocol"
+
+def _alone(protocol: str, port: int) -> tuple[ListenerAddress, ...]:
+    """The default: one listener for clients of this machine."""
+    return (ListenerAddress(protocol, PLAINTEXT, Address("127.0.0.1", port)),)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
     """Where clients and nodes connect, and the limits on what connections may consume."""
 
-    kafka: Address = setting(
-        Address("127.0.0.1", 9092),
-        HostPort(),
-        "address of the Kafka listener; loopback only by default; port 0 picks a free port",
+    kafka: tuple[ListenerAddress, ...] = setting(
+        _alone("kafka", 9092),
+        Listeners("kafka"),
+        "addresses of the Kafka listeners, with `ssl://`, `sasl_plaintext://` or `sasl_ssl://` "
+        "unless they are plain; loopback only by default; port 0 picks a free port; clients are "
+        "sent to the addresses of the listener that they connected to",
         "--listen-kafka",
     )
-    kafka_advertised: Address | None = setting(
-        None,
-        Optional(HostPort(port_min=1)),
-        "the address advertised to Kafka clients; if empty, the bound one",
+    kafka_advertised: tuple[NamedAddress, ...] = setting(
+        (),
+        AdvertisedAddresses(),
+        "the addresses advertised to Kafka clients, by listener; the bound one of those that are "
+        "not named here",
         "--advertise-kafka",
     )
-    http: Address = setting(
-        Address("127.0.0.1", 8080),
-        HostPort(),
-        "address of the HTTP listener; loopback only by default; port 0 picks a free port",
+    http: tuple[ListenerAddress, ...] = setting(
+        _alone("http", 8080),
+        Listeners("http"),
+        "addresses of the HTTP listeners; with `sasl_`, requests must carry credentials",
         "--listen-http",
     )
-    http_advertised: Address | None = setting(
-        None,
-        Optional(HostPort(port_min=1)),
-        "the address advertised to HTTP clients; if empty, the bound one",
+    http_advertised: tuple[NamedAddress, ...] = setting(
+        (),
+        AdvertisedAddresses(),
+        "the addresses advertised to HTTP clients, by listener; the bound one of those that are "
+        "not named here",
         "--advertise-http",
     )
-    registry: Address = setting(
-        Address("127.0.0.1", 8081),
-        HostPort(),
-        "address of the schema registry, whose clients expect a port of its own; the HTTP listener "
-        "serves it too, under `/registry`",
+    registry: tuple[ListenerAddress, ...] = setting(
+        _alone("registry", 8081),
+        Listeners("registry"),
+        "addresses of the schema registry, whose clients expect a port of its own; the HTTP "
+        "listeners serve it too, under `/registry`",
         "--listen-registry",
     )
-    sqs: Address = setting(
-        Address("127.0.0.1", 9324),
-        HostPort(),
-        "address of the SQS listener; other than loopback only with `sqs.access_keys`",
+    sqs: tuple[ListenerAddress, ...] = setting(
+        _alone("sqs", 9324),
+        Listeners("sqs"),
+        "addresses of the SQS listeners; other than loopback only with `sasl_` or "
+        "`sqs.access_keys`",
         "--listen-sqs",
     )
     internal: Address = setting(
@@ -82,26 +94,16 @@ class ListenerSettings:
         "the address advertised to other nodes; if empty, the bound one",
         "--advertise-internal",
     )
-    kafka_security: str = choice(
-        PLAINTEXT, SECURITY_PROTOCOLS, f"of the Kafka listener: {_PROTOCOLS}"
-    )
-    http_security: str = choice(
-        PLAINTEXT, SECURITY_PROTOCOLS, f"of the HTTP listener: {_PROTOCOLS}"
-    )
-    registry_security: str = choice(
-        PLAINTEXT, SECURITY_PROTOCOLS, f"of the schema registry: {_PROTOCOLS}"
-    )
-    sqs_security: str = choice(PLAINTEXT, SECURITY_PROTOCOLS, f"of the SQS listener: {_PROTOCOLS}")
     allow_unauthenticated: bool = setting(
         False,
         Switch(),
-        "required to listen on other than loopback addresses, because anybody who can connect "
-        "can read and write",
+        "required to listen on other than loopback addresses without authentication, because "
+        "anybody who can connect can read and write",
         "--allow-unauthenticated",
     )
     connections_max: int = count(
         10_000,
-        "connections of the Kafka listener, and as many of the internal one; room for many idle "
+        "connections of a Kafka listener, and as many of the internal one; room for many idle "
         "clients, but more are likely a fault or an attack",
     )
     connections_per_address_max: int = count(
@@ -171,6 +173,23 @@ class ListenerSettings:
         least=KiB,
         most=GiB,
     )
+
+    def of_clients(self) -> dict[str, tuple[ListenerAddress, ...]]:
+        """Return the listeners for clients, by protocol."""
+        return {"kafka": self.kafka, "http": self.http, "registry": self.registry, "sqs": self.sqs}
+
+    def all_of_clients(self) -> list[ListenerAddress]:
+        """Return the listeners for clients of every protocol."""
+        return [one for listeners in self.of_clients().values() for one in listeners]
+
+    def advertised(self, listener: ListenerAddress) -> Address | None:
+        """Return the address to advertise to the clients of a listener, if one is set."""
+        of_protocol = ((self.kafka, self.kafka_advertised), (self.http, self.http_advertised))
+        for listeners, advertised in of_protocol:
+            for one in advertised:
+                if (one.name or listeners[0].name) == listener.name:
+                    return one.address
+        return None
 
 
 @dataclass(frozen=True, slots=True)

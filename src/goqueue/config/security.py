@@ -17,8 +17,13 @@ from goqueue.config.kinds import (
     Switch,
     Words,
 )
+from goqueue.config.listener_kinds import ListenerAddress, PrincipalRules
+from goqueue.model.principal_rules import PrincipalRule
 
 AUTO, ON, OFF = "auto", "on", "off"
+NO_CERTIFICATES = "none"
+REQUESTED = "requested"
+REQUIRED = "required"
 
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -36,8 +41,8 @@ class SecuritySettings:
         AUTO,
         (AUTO, ON, OFF),
         "whether clients may only do what access control lists allow; with `auto`, they are "
-        "enforced if a listener requires authentication or there is an initial administrator; set "
-        "it alike on all nodes",
+        "enforced if a listener asks for credentials or certificates, or there is an initial "
+        "administrator; set it alike on all nodes",
     )
     allow_if_no_acl: bool = setting(
         False,
@@ -49,6 +54,33 @@ class SecuritySettings:
         "time after which a Kafka client must authenticate again on its connection, which it does "
         "by itself (KIP-368); 0 requires it only when a token or key expires",
         least=0,
+    )
+    tls_certificate: Path | None = setting(
+        None,
+        Optional(File()),
+        "certificate chain of the listeners with TLS, in PEM; read again when the file changes",
+    )
+    tls_key: Path | None = setting(
+        None,
+        Optional(File()),
+        "private key of that certificate, in PEM and without a password",
+    )
+    tls_client_auth: str = choice(
+        NO_CERTIFICATES,
+        (NO_CERTIFICATES, REQUESTED, REQUIRED),
+        "whether listeners with TLS ask clients for a certificate; on an `ssl` listener it is the "
+        "identity of the client, on a `sasl_ssl` listener it is only checked",
+    )
+    tls_client_authorities: Path | None = setting(
+        None,
+        Optional(File()),
+        "certificates of the authorities that sign those of clients, in PEM",
+    )
+    tls_principal_rules: tuple[PrincipalRule, ...] = setting(
+        (),
+        PrincipalRules(),
+        "how the subject of a client certificate becomes the name of a user, in the syntax of "
+        "Kafka's `ssl.principal.mapping.rules`; if empty, the name is the whole subject",
     )
     super_users: tuple[str, ...] = setting(
         (),
@@ -101,3 +133,13 @@ class SecuritySettings:
     audit_files_max: int = count(
         5, "number of audit files that are kept, the current one included", least=1, most=1_000
     )
+
+    def must_authenticate(self, listener: ListenerAddress) -> bool:
+        """Return whether clients of a listener must prove who they are."""
+        has_certificate = listener.is_encrypted and self.tls_client_auth == REQUIRED
+        return listener.has_sasl or has_certificate
+
+    def may_authenticate(self, listener: ListenerAddress) -> bool:
+        """Return whether a listener asks its clients who they are."""
+        asks_for_certificates = self.tls_client_auth != NO_CERTIFICATES
+        return listener.has_sasl or (listener.is_encrypted and asks_for_certificates)

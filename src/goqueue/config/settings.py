@@ -15,7 +15,7 @@ from goqueue.config.coordinators import (
     TransactionSettings,
 )
 from goqueue.config.fields import About
-from goqueue.config.listeners import PLAINTEXT, FetchSettings, ListenerSettings, SqsSettings
+from goqueue.config.listeners import FetchSettings, ListenerSettings, SqsSettings
 from goqueue.config.node import LoggingSettings, NodeSettings
 from goqueue.config.security import AUTO, ON, SecuritySettings
 from goqueue.config.storage import (
@@ -56,9 +56,10 @@ class Settings:
         """Whether clients may only do what access control lists allow."""
         if self.security.access_control != AUTO:
             return self.security.access_control == ON
-        names = ("kafka", "http", "registry", "sqs")
-        protocols = {getattr(self.listeners, f"{name}_security") for name in names}
-        return protocols != {PLAINTEXT} or bool(self.security.initial_admin[0])
+        listeners = self.listeners.all_of_clients()
+        return any(map(self.security.may_authenticate, listeners)) or bool(
+            self.security.initial_admin[0]
+        )
 
     @property
     def is_audited(self) -> bool:

@@ -19,6 +19,7 @@ class ListenerRules(msgspec.Struct, frozen=True):
     is_encrypted: bool = False
     must_authenticate: bool = False  # before anything else; otherwise clients may stay anonymous
     sasl_mechanisms: tuple[str, ...] = ()  # that a Kafka listener offers
+    uses_certificates: bool = False  # the certificate of a client is its identity
 
 
 class ConnectedClient(NamedTuple):

@@ -1,4 +1,4 @@
-"""Listening sockets: accept connections within limits, with TLS authentication if required."""
+"""Listening sockets: accept connections within limits, with TLS if required."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from goqueue.model.errors import GoQueueError
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
+from goqueue.runtime.handshakes import Handshakes, Tls
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
-from goqueue.runtime.tls import NodeTls, reason_of, shake_hands
 from goqueue.runtime.tls_connections import TlsConnection
 from goqueue.runtime.turns import Turns
 from goqueue.wire.complaints import Complaints
@@ -22,8 +23,6 @@ ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_SECONDS = 1
 SWEEP_MS = 5_000
 SYSTEM_CHOICE = -1  # of a socket's send buffer
-HANDSHAKE_SECONDS_MAX = 5.0
-HANDSHAKES_PER_ADDRESS_MAX = 16  # at once; nodes make one connection to each other
 
 _log = logging.getLogger(__name__)
 
@@ -49,26 +48,39 @@ class Listener:
         limits: ConnectionLimits,
         rules: ListenerRules,
         *,
-        tls: NodeTls | None = None,
+        tls: Tls | None = None,
         complaints: Complaints | None = None,
         unsent: UnsentBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        """With `tls`, only connections with a certificate of a node are accepted."""
+        """`turns` may be shared by several listeners without TLS; encrypted ones have none."""
         self.loop = loop
         self.connect = connect
         self.rules = rules
         self.connections: set[SocketConnection] = set()
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
-        self.turns = Turns(loop, self.shared_buffer) if tls is None else None
+        self.turns: Turns | None = None
+        if tls is None:
+            self.turns = turns or Turns(loop, self.shared_buffer)
         self.unsent = unsent
         self.receiving = ReceiveBudget(limits.receive_bytes_total_max, loop.time)
-        self.complaints = complaints or Complaints(_log, logging.INFO)
+        self.complaints = complaints or Complaints(
+            _log, logging.INFO, now_ms=lambda: int(loop.time() * 1_000)
+        )
         self._limits = limits
         self._per_address: dict[str, int] = {}
-        self._tls = tls
-        self._handshakes: dict[asyncio.Task[None], str] = {}  # with the address of each
+        self._handshakes: Handshakes | None = None
+        if tls is not None:
+            self._handshakes = Handshakes(
+                loop, tls, secured=self._secured, not_secured=self._not_secured
+            )
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def handshake_count(self) -> int:
+        """The number of connections whose TLS handshake is in progress."""
+        return 0 if self._handshakes is None else len(self._handshakes)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Bind and accept connections; return the bound address."""
@@ -102,8 +114,8 @@ class Listener:
             self.loop.remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
-        for handshake in list(self._handshakes):
-            handshake.cancel()
+        if self._handshakes is not None:
+            self._handshakes.close()
         for connection in list(self.connections):
             connection.close()
 
@@ -119,6 +131,10 @@ class Listener:
     def _accept(self) -> None:
         assert self._socket is not None
         for _ in range(ACCEPTS_PER_TURN):
+            if self._handshakes is not None and self._handshakes.tls.pace.is_full:
+                self.loop.remove_reader(self._socket.fileno())
+                self._handshakes.tls.pace.when_free(self._accept_again)
+                return
             try:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -138,8 +154,8 @@ class Listener:
 
     def _take(self, accepted: socket.socket, host: str) -> None:
         limits, count = self._limits, self._per_address.get(host, 0)
-        is_over = len(self.connections) + len(self._handshakes) >= limits.connections_max
-        if is_over or 0 <= limits.connections_per_address_max <= count:
+        taken = len(self.connections) + self.handshake_count
+        if taken >= limits.connections_max or 0 <= limits.connections_per_address_max <= count:
             _log.warning("refusing a connection from %s: the limit is reached", host)
             accepted.close()
             return
@@ -148,37 +164,26 @@ class Listener:
         if limits.send_buffer_bytes > 0:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         self._per_address[host] = count + 1
-        if self._tls is None:
+        if self._handshakes is None:
             self.connections.add(SocketConnection(self, accepted, host))
         else:
-            self._secure(self._tls, accepted, host)
+            self._handshakes.begin(accepted, host)
 
-    def _secure(self, tls: NodeTls, accepted: socket.socket, host: str) -> None:
-        """Serve a connection only after it has authenticated as a node."""
-        if list(self._handshakes.values()).count(host) >= HANDSHAKES_PER_ADDRESS_MAX:
-            self.complaints.tell(host, "too many unauthenticated connections at once")
-            accepted.close()
-            self._uncount(host)
-            return
-        handshake = self.loop.create_task(self._shake_hands(tls, accepted, host))
-        self._handshakes[handshake] = host
-        handshake.add_done_callback(self._handshakes.pop)
-
-    async def _shake_hands(self, tls: NodeTls, accepted: socket.socket, host: str) -> None:
-        wrapped: ssl.SSLSocket | None = None
+    def _secured(self, secured: ssl.SSLSocket, host: str) -> None:
+        """Serve a connection after its handshake."""
         try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS_MAX):
-                wrapped = tls.accept(accepted)
-                await shake_hands(self.loop, wrapped)
-        except BaseException as error:
-            (wrapped or accepted).close()
-            self._uncount(host)
-            if not isinstance(error, OSError | TimeoutError):
-                raise
-            self.complaints.tell(host, f"turned away: {reason_of(error)}")
+            connection = TlsConnection(self, secured, host)
+        except GoQueueError as error:  # Its certificate does not make it a client of this listener.
+            secured.close()
+            self._not_secured(host, f"turned away: {error}")
             return
         self.complaints.settle(host)
-        self.connections.add(TlsConnection(self, wrapped, host))
+        self.connections.add(connection)
+
+    def _not_secured(self, host: str, reason: str) -> None:
+        self._uncount(host)
+        if reason:
+            self.complaints.tell(host, f"{reason} (listener {self.rules.name})")
 
     def _sweep(self) -> None:
         """Close connections that have been idle for too long."""

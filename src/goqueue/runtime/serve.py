@@ -22,17 +22,23 @@ from goqueue.broker import Broker
 from goqueue.broker.controller.formation import belongs_to_cluster
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.config import Address, SecuritySettings, Settings
-from goqueue.config.listeners import SASL_PLAINTEXT
 from goqueue.loop.promise import start
 from goqueue.model import compression
 from goqueue.model.errors import InvalidSettings
 from goqueue.model.session import ListenerRules
-from goqueue.runtime.budgets import UnsentBudget
+from goqueue.runtime.client_listeners import (
+    KAFKA,
+    ClientListeners,
+    warn_of_readable_credentials,
+)
+from goqueue.runtime.client_tls import ClientTls
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.cluster_secret import credentials_of
 from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
+from goqueue.runtime.expiry import ExpiryWarnings
+from goqueue.runtime.handshakes import HandshakeLimits, Pace, Tls
 from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
@@ -51,7 +57,10 @@ from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
 from goqueue.wire.sqs.names import Site
 from goqueue.wire.sqs.operations import OPERATIONS as SQS_OPERATIONS
 
-_CARRIED = ("http", "registry", "sqs")  # the listeners that speak HTTP
+_CARRIED = ("http", "registry", "sqs")  # the protocols over HTTP
+_INTERNAL = "internal"
+# Nodes make one connection to each other.
+NODE_HANDSHAKES = HandshakeLimits(total_max=256, per_address_max=16, seconds_max=5.0)
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +107,7 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
     node.become_ready()
     keeper = MemoryKeeper(loop)
     keeper.start()
-    _announce(settings, node.addresses, ready_file, time.perf_counter() - started)
+    _announce(settings, node, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")
     keeper.stop()
@@ -155,21 +164,24 @@ class _Node:
         self._kafka = FrontEnd(
             self.broker.local_gate, _limits(settings), advertised=self._advertised
         )
-        unsent = UnsentBudget(settings.listeners.unsent_bytes_total_max)
-        kafka = _kafka_listener(loop, settings, self._kafka, unsent)
-        self._kafka.sending = kafka.turns
         self._applications = _http_applications(settings, self.broker)
         hosts = Hosts(_names_of(settings))
         for application in self._applications:
             application.hosts = hosts
-        http, registry, sqs = (
-            _http_listener(loop, settings, name, application, unsent)
+        pace = Pace(loop)
+        client_tls = ClientTls.of(settings)
+        carried = {
+            name: application.connect
             for name, application in zip(_CARRIED, self._applications, strict=True)
+        }
+        self._listeners = ClientListeners(
+            loop, settings, {KAFKA: self._kafka.connect, **carried}, client_tls, pace
         )
-        self._listeners = {"kafka": kafka, "http": http, "registry": registry, "sqs": sqs}
+        self._kafka.sending = self._listeners.kafka_turns
+        self._expiry = ExpiryWarnings(loop, _expiries(client_tls, tls))
         self._internal: Listener | None = None
         if self._peers is not None:
-            self._internal = _internal_listener(loop, settings, self._peers, tls)
+            self._internal = _internal_listener(loop, settings, self._peers, tls, pace)
             if settings.cluster.discovery is not None:
                 self._discovery = _discovery(
                     loop, settings.cluster.discovery, self.broker.cluster, credentials, tls
@@ -181,18 +193,19 @@ class _Node:
             # Connections during the recovery of logs should be refused, not kept waiting.
             self.broker.open()
             self._bind()
-            self._accept()
+            self._listeners.accept()
             self.ready.set()
             return
         assert self._internal is not None
         self._bind()
-        self._listen("internal", self._internal.listen)
+        address = self._settings.listeners.internal
+        self._listen(_INTERNAL, _INTERNAL, address, self._internal.listen)
         self.broker.open()
         # Clients receive the address of another node, or the reason for the delay.
         self._kafka.is_ready = False
         for application in self._applications:
             application.front.is_ready = False
-        self._accept()
+        self._listeners.accept()
         self.broker.cluster.when_trusted(self.ready.set)
         if self._discovery is not None:
             self._discovery.start()
@@ -203,24 +216,23 @@ class _Node:
             application.front.is_ready = True
         self._kafka.become_ready()
         start(self.broker.identities.create_initial_admin(), _log_failure)
-
-    def _accept(self) -> None:
-        for listener in self._listeners.values():
-            listener.accept()
+        warn_of_readable_credentials(self._settings)
+        self._expiry.start()
 
     async def close(self) -> None:
         if self.broker.cluster is not None and self.ready.is_set():
             retired = asyncio.Event()
             self.broker.cluster.retire(retired.set)
             await retired.wait()
-        self._listeners["kafka"].close()
+        self._expiry.stop()
+        for one in self._listeners.of(KAFKA):
+            one.listener.close()
         if self.ready.is_set():
             for application in self._applications:
                 answered = asyncio.Event()
                 application.stop(answered.set)
                 await answered.wait()
-        for listener in self._listeners.values():
-            listener.close()
+        self._listeners.close()
         closed = asyncio.Event()
         self.broker.close(closed.set)
         await closed.wait()
@@ -231,27 +243,54 @@ class _Node:
             self._internal.close()
 
     def _bind(self) -> None:
-        for name, listener in self._listeners.items():
-            self._listen(name, listener.bind)
+        for one in self._listeners.all:
+            self._listen(one.name, one.protocol, one.settings.address, one.listener.bind)
 
-    def _listen(self, name: str, bind: Callable[[str, int], tuple[str, int]]) -> None:
-        address = getattr(self._settings.listeners, name)
+    def _listen(
+        self,
+        name: str,
+        protocol: str,
+        address: Address,
+        bind: Callable[[str, int], tuple[str, int]],
+    ) -> None:
         try:
             self.addresses[name] = _join(*bind(address.host, address.port))
         except OSError as error:
-            raise InvalidSettings([_bind_problem(name, address, error)]) from error
+            raise InvalidSettings([_bind_problem(protocol, address, error)]) from error
 
-    def _advertised(self) -> tuple[str, int]:
-        host, _, port = self._told("kafka").rpartition(":")
+    def shown_addresses(self) -> dict[str, str]:
+        """The bound addresses with their security, by listener."""
+        known = {one.name: one.settings for one in self._listeners.all}
+        return {
+            name: known[name].at(address) if name in known else address
+            for name, address in self.addresses.items()
+        }
+
+    def _advertised(self, listener: str) -> tuple[str, int]:
+        """The address of this node for the clients of a Kafka listener."""
+        known = list(self._listeners.of(KAFKA))
+        one = next((one for one in known if one.name == listener), known[0])
+        host, _, port = self._told(one.name, one.advertised).rpartition(":")
         return host.strip("[]"), int(port)
 
     def _told_addresses(self) -> dict[str, str]:
-        """The addresses of this node for other nodes and their clients."""
-        return {name: self._told(name) for name in self.addresses}
+        """The addresses of this node for other nodes and their clients, by listener.
 
-    def _told(self, name: str) -> str:
+        Those with TLS or SASL begin with their security, as in the settings. The first listener of
+        a protocol can also be found under the name of the protocol.
+        """
+        told: dict[str, str] = {}
+        for one in self._listeners.all:
+            told[one.name] = one.settings.at(self._told(one.name, one.advertised))
+        for one in self._listeners.all:
+            told.setdefault(one.protocol, told[one.name])
+        if _INTERNAL in self.addresses:
+            advertised = self._settings.listeners.internal_advertised
+            told[_INTERNAL] = self._told(_INTERNAL, advertised)
+        return told
+
+    def _told(self, name: str, wanted: Address | None) -> str:
         bound = self.addresses[name]
-        wanted = getattr(self._settings.listeners, f"{name}_advertised", None)
         if wanted is None:
             return bound
         return _join(wanted.host, wanted.port or int(bound.rpartition(":")[2]))
@@ -282,10 +321,10 @@ def _log_failure(_: None, error: Exception | None) -> None:
 def _names_of(settings: Settings) -> list[str]:
     """The host names of this node for HTTP; IP addresses need not be listed."""
     listeners, cluster = settings.listeners, settings.cluster
-    addresses = [getattr(listeners, name) for name in ("kafka", "http", "registry", "sqs")]
-    addresses += [listeners.kafka_advertised, listeners.http_advertised]
-    addresses += [listeners.internal_advertised, cluster.discovery]
-    names = [one.host for one in addresses if one is not None]
+    names = [one.host for one in listeners.all_of_clients()]
+    names += [one.address.host for one in listeners.kafka_advertised + listeners.http_advertised]
+    other = (listeners.internal_advertised, cluster.discovery)
+    names += [one.host for one in other if one is not None]
     names += [peer.partition("@")[2].rpartition(":")[0] for peer in cluster.peers.split(",")]
     return [socket.gethostname(), *names, *listeners.http_hosts.split(",")]
 
@@ -360,55 +399,16 @@ def _sqs_rules(settings: Settings) -> SqsRules:
     )
 
 
-def _rules(settings: Settings, name: str) -> ListenerRules:
-    """What a listener requires of its clients."""
-    protocol = getattr(settings.listeners, f"{name}_security")
-    return ListenerRules(
-        name,
-        must_authenticate=protocol == SASL_PLAINTEXT,
-        sasl_mechanisms=settings.security.sasl_mechanisms,
-    )
-
-
-def _kafka_listener(
-    loop: asyncio.AbstractEventLoop, settings: Settings, front: FrontEnd, unsent: UnsentBudget
-) -> Listener:
-    listeners = settings.listeners
-    return Listener(
-        loop,
-        front.connect,
-        ConnectionLimits(
-            connections_max=listeners.connections_max,
-            connections_per_address_max=listeners.connections_per_address_max,
-            idle_timeout_ms=listeners.idle_timeout_ms,
-            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
-            send_buffer_bytes=listeners.send_buffer_bytes,
-        ),
-        _rules(settings, front.listener),
-        unsent=unsent,
-    )
-
-
-def _http_listener(
-    loop: asyncio.AbstractEventLoop,
-    settings: Settings,
-    name: str,
-    application: Application,
-    unsent: UnsentBudget,
-) -> Listener:
-    listeners = settings.listeners
-    return Listener(
-        loop,
-        application.connect,
-        ConnectionLimits(
-            connections_max=listeners.http_connections_max,
-            connections_per_address_max=listeners.connections_per_address_max,
-            idle_timeout_ms=listeners.http_idle_timeout_ms,
-            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
-        ),
-        _rules(settings, name),
-        unsent=unsent,
-    )
+def _expiries(
+    client_tls: ClientTls | None, node_tls: NodeTls | None
+) -> dict[str, Callable[[], int]]:
+    """When certificates expire, by what they are used for."""
+    found: dict[str, Callable[[], int]] = {}
+    if client_tls is not None:
+        found["the client listeners (security.tls_certificate)"] = client_tls.not_after_ms
+    if node_tls is not None:
+        found["this node (cluster.tls_certificate)"] = node_tls.not_after_ms
+    return found
 
 
 def _internal_listener(
@@ -416,6 +416,7 @@ def _internal_listener(
     settings: Settings,
     peers: PeerConnections,
     tls: NodeTls | None,
+    pace: Pace,
 ) -> Listener:
     listeners = settings.listeners
     return Listener(
@@ -427,8 +428,8 @@ def _internal_listener(
             idle_timeout_ms=listeners.idle_timeout_ms,
             receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
         ),
-        ListenerRules("internal", is_encrypted=tls is not None, must_authenticate=True),
-        tls=tls,
+        ListenerRules(_INTERNAL, is_encrypted=tls is not None, must_authenticate=True),
+        tls=None if tls is None else Tls(tls.accept, pace, NODE_HANDSHAKES),
         complaints=peers.server.complaints,
     )
 
@@ -463,17 +464,17 @@ def _discovery(
     )
 
 
-def _announce(
-    settings: Settings, addresses: dict[str, str], ready_file: Path | None, seconds: float
-) -> None:
+def _announce(settings: Settings, node: _Node, ready_file: Path | None, seconds: float) -> None:
     if ready_file is not None:
         new = ready_file.with_name(ready_file.name + ".new")
-        new.write_text(json.dumps(addresses))
+        new.write_text(json.dumps(node.addresses))
         new.replace(ready_file)
+    shown = node.shown_addresses()
+    shown["data"] = str(Path(settings.node.data_dir).resolve())
+    shown["fsync"] = settings.storage.fsync
+    width = max(map(len, shown))
     lines = [f"GoQueue is ready after {seconds:.2f} s"]
-    lines += [f"  {name:<8} {address}" for name, address in addresses.items()]
-    lines.append(f"  {'data':<8} {Path(settings.node.data_dir).resolve()}")
-    lines.append(f"  {'fsync':<8} {settings.storage.fsync}")
+    lines += [f"  {name:<{width}} {text}" for name, text in shown.items()]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 

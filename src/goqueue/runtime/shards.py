@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import dataclasses
 import json
 import logging
 import os
@@ -16,10 +15,13 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from goqueue.config import Address, Settings
+from goqueue.config import SETTINGS, Address, ListenerSettings, Settings
+from goqueue.config.listener_kinds import INTERNAL, NamedAddress
 from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.client_tls import ClientTls
 from goqueue.runtime.cluster_secret import credentials_of, has_credentials, make_secret_file
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.tls import NodeTls
@@ -35,7 +37,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 _log = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Shard:
     """The settings in which one node differs from the others."""
 
@@ -68,7 +70,7 @@ def plan(settings: Settings, count: int) -> list[Shard]:
     ids = [settings.node.id + at for at in range(count)]
     shards = []
     for node, listening in zip(ids, ports, strict=True):
-        own = {f"listeners.{name}": str(address) for name, address in listening.items()}
+        own = {f"listeners.{name}": text for name, text in listening.items()}
         if not settings.cluster.peers and settings.cluster.discovery is None:
             others = zip(ids, ports, strict=True)
             own["cluster.peers"] = ",".join(f"{one}@{at['internal']}" for one, at in others)
@@ -90,6 +92,7 @@ def run_shards(
     shards = plan(settings, count)
     # Report problems once instead of by every node.
     NodeTls.of(settings.cluster)
+    ClientTls.of(settings)
     root = Path(settings.node.data_dir)
     root.mkdir(parents=True, exist_ok=True)
     set_up_logging(settings.logging)
@@ -203,44 +206,65 @@ class _Supervisor:
             new.write_text(json.dumps(together))
             new.replace(self._ready_file)
         lines = [f"{len(nodes)} nodes are ready; Ctrl-C stops them all"]
-        lines += [f"  {name:<8} {addresses}" for name, addresses in together.items()]
+        width = max(map(len, together))
+        lines += [f"  {name:<{width}} {addresses}" for name, addresses in together.items()]
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
 
 
-def _ports(settings: Settings, count: int) -> Iterator[dict[str, Address]]:
-    """The addresses of each node; ports of other listeners are skipped."""
+def _ports(settings: Settings, count: int) -> Iterator[dict[str, str]]:
+    """The settings of the listeners of each node; ports of other listeners are skipped."""
     listeners = settings.listeners
-    fields = {one.name: getattr(listeners, one.name) for one in dataclasses.fields(listeners)}
-    base = {
-        name: value
-        for name, value in fields.items()
-        if isinstance(value, Address) and not name.endswith("_advertised")
-    }
+    base = {one.name: one.address for one in listeners.all_of_clients()}
+    base[INTERNAL] = listeners.internal
     taken = {address.port for address in base.values() if address.port}
     known = _known_addresses(settings)
     latest = {name: address.port for name, address in base.items()}
     for at in range(count):
-        listening: dict[str, Address] = {}
+        ports: dict[str, int] = {}
         for name, address in base.items():
             port = latest[name]
-            if name == "internal" and settings.node.id + at in known:
+            if name == INTERNAL and settings.node.id + at in known:
                 port = known[settings.node.id + at]
             elif port == 0:
                 # The other nodes need the port before it is bound.
-                port = _free_port(address.host) if name == "internal" else 0
+                port = _free_port(address.host) if name == INTERNAL else 0
             elif at:
                 while port in taken:
                     port += 1
             taken.add(port)
             if address.port:
                 latest[name] = port
-            listening[name] = dataclasses.replace(address, port=port)
-            advertised = fields.get(f"{name}_advertised")
-            if advertised is not None and address.port:
-                moved = advertised.port + port - address.port
-                listening[f"{name}_advertised"] = dataclasses.replace(advertised, port=moved)
-        yield listening
+            ports[name] = port
+        yield _moved(listeners, ports)
+
+
+def _moved(listeners: ListenerSettings, ports: Mapping[str, int]) -> dict[str, str]:
+    """The settings of listeners, bound to other ports; advertised ports move along."""
+    moved: dict[str, object] = {INTERNAL: replace(listeners.internal, port=ports[INTERNAL])}
+    for protocol, of_protocol in listeners.of_clients().items():
+        moved[protocol] = tuple(
+            replace(one, address=replace(one.address, port=ports[one.name])) for one in of_protocol
+        )
+    for protocol in ("kafka", "http"):
+        moved[f"{protocol}_advertised"] = tuple(
+            NamedAddress(one.name if at else "", _shifted(advertised, one.address, ports[one.name]))
+            for at, one in enumerate(listeners.of_clients()[protocol])
+            if (advertised := listeners.advertised(one)) is not None
+        )
+    if listeners.internal_advertised is not None:
+        advertised = listeners.internal_advertised
+        moved["internal_advertised"] = _shifted(advertised, listeners.internal, ports[INTERNAL])
+    return {
+        name: SETTINGS[f"listeners.{name}"].about.kind.show(value)
+        for name, value in moved.items()
+        if value
+    }
+
+
+def _shifted(advertised: Address, bound: Address, port: int) -> Address:
+    """An advertised address, as far from the bound port as that of the first node."""
+    return replace(advertised, port=advertised.port + (port - bound.port if bound.port else 0))
 
 
 def _known_addresses(settings: Settings) -> dict[int, int]:

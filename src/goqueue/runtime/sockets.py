@@ -163,7 +163,7 @@ class SocketConnection:
             self._unwatch()
         if self._is_writing:
             self._loop.remove_writer(self._fd)
-        self._socket.close()
+        self._hang_up(self._socket)
         self._socket = None
         for part in self._outgoing:
             _release(part)
@@ -451,7 +451,10 @@ class SocketConnection:
             self._unsent.taken(self, freed_bytes)
         return sent
 
-    # System calls; each raises BlockingIOError if it would block.
+    # System calls; those that transfer data raise BlockingIOError if they would block.
+
+    def _hang_up(self, connected: socket.socket) -> None:
+        connected.close()
 
     def _receive_into(self, free: memoryview) -> int:
         assert self._socket is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import ssl
 
 from goqueue.runtime.sockets import SocketConnection
@@ -22,6 +24,19 @@ class TlsConnection(SocketConnection):
     """
 
     __slots__ = ()
+
+    def _certificate(self) -> bytes:
+        """The certificate of the other end, which OpenSSL has verified; empty if it sent none."""
+        assert isinstance(self._socket, ssl.SSLSocket)
+        return self._socket.getpeercert(binary_form=True) or b""
+
+    def _hang_up(self, connected: socket.socket) -> None:
+        """Tell the client that the stream ends here and is not cut off, if that is possible."""
+        assert isinstance(connected, ssl.SSLSocket)
+        if not self._is_writing and self.failure is None:
+            with contextlib.suppress(OSError):
+                connected.unwrap()
+        connected.close()
 
     def _receive_into(self, free: memoryview) -> int:
         assert isinstance(self._socket, ssl.SSLSocket)

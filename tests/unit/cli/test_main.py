@@ -66,10 +66,10 @@ def test_each_flag_reaches_its_setting(
     file.write_text(capsys.readouterr().out)
     settings = load(file=file)
     assert settings.node.data_dir == Path("/srv/queue")
-    assert str(settings.listeners.kafka) == "0.0.0.0:0"
-    assert str(settings.listeners.kafka_advertised) == "queue.example:9092"
-    assert str(settings.listeners.http) == "127.0.0.1:0"
-    assert str(settings.listeners.registry) == "127.0.0.1:1"
+    assert str(settings.listeners.kafka[0]) == "0.0.0.0:0"
+    assert str(settings.listeners.kafka_advertised[0]) == "queue.example:9092"
+    assert str(settings.listeners.http[0]) == "127.0.0.1:0"
+    assert str(settings.listeners.registry[0]) == "127.0.0.1:1"
     assert settings.listeners.allow_unauthenticated
     assert settings.node.id == 7
     assert settings.storage.fsync == "none"

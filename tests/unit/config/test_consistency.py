@@ -67,7 +67,8 @@ def test_a_listener_beyond_loopback_is_allowed_when_asked_for() -> None:
             "--allow-unauthenticated": "true",
         }
     )
-    assert settings.listeners.kafka_advertised == Address("queue.example", 9092)
+    (kafka,) = settings.listeners.kafka
+    assert settings.listeners.advertised(kafka) == Address("queue.example", 9092)
 
 
 def test_clients_that_sign_with_a_key_may_come_from_anywhere() -> None:

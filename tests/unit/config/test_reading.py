@@ -24,7 +24,7 @@ def problems_of(**sources: object) -> list[str]:
 def test_without_sources_everything_has_its_default() -> None:
     settings = load()
     assert settings == Settings()
-    assert settings.listeners.kafka == Address("127.0.0.1", 9092)
+    assert settings.listeners.kafka[0].address == Address("127.0.0.1", 9092)
     assert settings.storage.fsync == "every"
     assert settings.storage.retention_bytes == UNLIMITED
 
@@ -48,7 +48,7 @@ def test_the_environment_can_name_the_file(file: Path) -> None:
 
 def test_a_short_flag_has_a_short_variable() -> None:
     settings = load(environ={"GOQUEUE_LISTEN_KAFKA": "[::1]:0", "GOQUEUE_DATA_DIR": "/srv/queue"})
-    assert settings.listeners.kafka == Address("::1", 0)
+    assert settings.listeners.kafka[0].address == Address("::1", 0)
     assert settings.node.data_dir == Path("/srv/queue")
 
 

@@ -15,7 +15,6 @@ SOURCE = Path(config.__file__).parents[1]
 _READ_BY_NAME = {
     *(f"listeners.{name}" for name in ("kafka", "http", "registry", "sqs", "internal")),
     *(f"listeners.{name}_advertised" for name in ("kafka", "http", "internal")),
-    *(f"listeners.{name}_security" for name in ("kafka", "http", "registry")),
 }
 
 

@@ -17,8 +17,10 @@ from goqueue.loop.promise import Promise, promised
 from goqueue.model.credentials import KeyKind, ScramMechanism
 from goqueue.model.errors import AuthenticationFailed, GoQueueError, TooManyFailures
 from goqueue.model.observer import interested
+from goqueue.model.principal_rules import name_of
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
 from goqueue.tenancy import keys, sasl
+from goqueue.tenancy.certificates import subject_of
 from goqueue.tenancy.failures import Failures
 from goqueue.tenancy.scram import NONCE_BYTES, ScramConversation
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 BASIC = "password"
 BEARER = "bearer"
 SIGNATURE = "signature"
+CERTIFICATE = "certificate"
 _OF_USERS = frozenset((BASIC, *ScramMechanism))  # mechanisms whose users are in the metadata
 
 
@@ -63,10 +66,43 @@ class Authentication:
         self._observer = interested(broker.observer, ("authenticated",))
         self._watched: dict[str, set[Watch]] = {}  # by principal and by the id of the key
         self._identities.on_change(self._changed)
+        self._principal_rules = broker.settings.security.tls_principal_rules
 
     def session(self, client: ConnectedClient) -> Session:
-        """Return the session of a new connection."""
-        return Session(client.rules.name, client_host=client.host)
+        """Return the session of a new connection.
+
+        Raises AuthenticationFailed if the client has a certificate that gives it no name.
+        """
+        session = Session(client.rules.name, client_host=client.host)
+        return session if not client.certificate else self._certified(session, client)
+
+    def _certified(self, session: Session, client: ConnectedClient) -> Session:
+        """Return the session of a client with a certificate, which TLS has verified.
+
+        The certificate is the identity of the client unless its listener asks for other
+        credentials, as in Kafka.
+        """
+        subject = subject_of(client.certificate)
+        session = msgspec.structs.replace(session, tls_identity=subject)
+        if not client.rules.uses_certificates:
+            return session
+        name = name_of(subject, self._principal_rules) or ""
+        error = self._unusable(subject, name)
+        self._observe(session, name, CERTIFICATE, error)
+        if error is not None:
+            raise error
+        return self._session_of(session, name, CERTIFICATE, NEVER_MS)
+
+    def _unusable(self, subject: str, name: str) -> AuthenticationFailed | None:
+        """Return why the name of a certificate cannot be used; None if it can."""
+        if not name:
+            return AuthenticationFailed(
+                f"The subject {subject!r} matches no rule of security.tls_principal_rules."
+            )
+        known = self._identities.users.get(name)
+        if known is not None and known.is_disabled:
+            return AuthenticationFailed(f"The user {name!r} is disabled.")
+        return None
 
     def password(self, session: Session, name: str, password: str) -> Promise[Session]:
         """Check a user and its password, or an API key, which is given with any name."""

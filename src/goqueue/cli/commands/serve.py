@@ -40,23 +40,29 @@ PrintConfig: TypeAlias = Annotated[
 # Values remain text here: `load` checks them together with the file and the environment, and
 # reports all problems together.
 DataDir: TypeAlias = Annotated[str | None, typer.Option(help="Folder of the data.")]
+_LISTENERS = "[NAME=][SECURITY://]HOST:PORT,..."
+_ADVERTISED = "[NAME=]HOST:PORT,..."
 ListenKafka: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address of the Kafka listener.")
+    str | None,
+    typer.Option(
+        metavar=_LISTENERS,
+        help="Kafka listeners; the security is plaintext, ssl, sasl_plaintext or sasl_ssl.",
+    ),
 ]
 AdvertiseKafka: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address advertised to Kafka clients.")
+    str | None, typer.Option(metavar=_ADVERTISED, help="Addresses advertised to Kafka clients.")
 ]
 ListenHttp: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address of the HTTP listener.")
+    str | None, typer.Option(metavar=_LISTENERS, help="HTTP listeners.")
 ]
 AdvertiseHttp: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address advertised to HTTP clients.")
+    str | None, typer.Option(metavar=_ADVERTISED, help="Addresses advertised to HTTP clients.")
 ]
 ListenRegistry: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address of the schema registry listener.")
+    str | None, typer.Option(metavar=_LISTENERS, help="Schema registry listeners.")
 ]
 ListenSqs: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address of the SQS listener.")
+    str | None, typer.Option(metavar=_LISTENERS, help="SQS listeners.")
 ]
 Peers: TypeAlias = Annotated[
     str | None,

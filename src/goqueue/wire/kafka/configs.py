@@ -16,6 +16,7 @@ from goqueue.broker.gate.areas.configs import (
     TOPIC_SETTINGS,
     DefaultLayers,
     GroupSettings,
+    ListenerSettings,
     Settings,
     built_in_settings,
 )
@@ -121,10 +122,14 @@ def describe_node(
     defaults: DefaultLayers,
     throttles: Mapping[str, int],
     *,
-    advertised: str,
-    http: str,
+    addresses: Mapping[str, str],
+    listener: str,
 ) -> list[Config]:
-    """The settings of a node that Kafka tools look for."""
+    """The settings of a node that Kafka tools look for.
+
+    `addresses` are those of the running node, which knows the ports that the system has chosen;
+    `listener` is the one that the client came by.
+    """
     configs = [*_topic_defaults(defaults), *_throttles(throttles)]
     plain = _node_values(built_in_settings())
     for name, (value, kind) in _node_values(settings).items():
@@ -137,9 +142,9 @@ def describe_node(
             Config(name, value, source, _TYPES[kind], is_read_only=True, synonyms=tuple(layers))
         )
     for name, value in (
-        ("advertised.listeners", f"PLAINTEXT://{advertised}"),
-        ("goqueue.http.listener", http),
-        ("listeners", f"PLAINTEXT://{settings.listeners.kafka}"),
+        ("advertised.listeners", _listeners(settings.listeners, addresses)),
+        ("goqueue.http.listener", _http_for(settings.listeners, addresses, listener)),
+        ("listeners", _listeners(settings.listeners, {})),
         ("log.dirs", str(settings.node.data_dir)),
     ):
         layer = Synonym(name, value, SOURCE_STATIC_BROKER)
@@ -154,6 +159,29 @@ def describe_node(
             )
         )
     return sorted(configs)
+
+
+def _listeners(settings: ListenerSettings, addresses: Mapping[str, str]) -> str:
+    """The listeners as Kafka writes them, at `addresses` or where they are bound."""
+    return ",".join(
+        f"{one.security.upper()}://{_bare(addresses.get(one.name, str(one.address)))}"
+        for one in settings.kafka
+    )
+
+
+def _http_for(settings: ListenerSettings, addresses: Mapping[str, str], listener: str) -> str:
+    """The address of the HTTP listener that is most like the Kafka listener of a client."""
+    own = next((one for one in settings.kafka if one.name == listener), settings.kafka[0])
+    best = max(
+        settings.http,
+        key=lambda one: (one.is_encrypted == own.is_encrypted, one.has_sasl == own.has_sasl),
+    )
+    address = _bare(addresses.get(best.name, str(best.address)))
+    return f"https://{address}" if best.is_encrypted else address
+
+
+def _bare(address: str) -> str:
+    return address.rpartition("://")[2]
 
 
 def _topic_defaults(defaults: DefaultLayers) -> list[Config]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from goqueue.broker.gate import Gate
 from goqueue.model.compression import meter
-from goqueue.model.session import ConnectedClient, Session
+from goqueue.model.session import NOBODY, ConnectedClient, Session
 from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
@@ -86,14 +86,15 @@ class Sending(Protocol):
 class FrontEnd:
     """What all Kafka connections of a node share."""
 
-    listener = "kafka"  # the name of the listener in the metadata
-
     def __init__(
-        self, gate: Gate, limits: Limits, *, advertised: Callable[[], tuple[str, int]]
+        self, gate: Gate, limits: Limits, *, advertised: Callable[[str], tuple[str, int]]
     ) -> None:
-        """The gate must not forward calls: clients of this protocol find the owners themselves."""
+        """The gate must not forward calls: clients of this protocol find the owners themselves.
+
+        `advertised` has the address of this node by listener.
+        """
         self.gate = gate
-        self._session = Session(self.listener)  # for requests of the front end itself
+        self._session = NOBODY  # for requests of the front end itself
         self.node_id = self.gate.node.identity(self._session).node_id
         self.advertised = advertised
         self.limits = limits
@@ -125,24 +126,27 @@ class FrontEnd:
         kind = SaslConnection if client.rules.must_authenticate else Connection
         return kind(self, client, send=send, close=close, unblock=unblock)
 
-    def brokers(self) -> dict[int, tuple[str, int]]:
-        """The addresses of all nodes that clients can be sent to."""
-        endpoints = self.gate.cluster.endpoints(self._session, listener=self.listener)
+    def brokers(self, session: Session) -> dict[int, tuple[str, int]]:
+        """The nodes that clients can be sent to, at the listener that the client came by.
+
+        Nodes without a listener of that name are left out.
+        """
+        endpoints = self.gate.cluster.endpoints(session, listener=session.listener)
         if endpoints is None:
-            return {self.node_id: self.advertised()}
+            return {self.node_id: self.advertised(session.listener)}
         return {node: _split(one.address) for node, one in endpoints.items()}
 
-    def racks(self) -> dict[int, str]:
+    def racks(self, session: Session) -> dict[int, str]:
         """The racks of these nodes; empty for those without one."""
-        endpoints = self.gate.cluster.endpoints(self._session, listener=self.listener)
+        endpoints = self.gate.cluster.endpoints(session, listener=session.listener)
         if endpoints is None:
-            return {self.node_id: self.gate.node.rack(self._session)}
+            return {self.node_id: self.gate.node.rack(session)}
         return {node: one.rack for node, one in endpoints.items()}
 
-    def controller_id(self) -> int:
+    def controller_id(self, session: Session) -> int:
         """The controller, if clients can reach it; otherwise this node, which forwards to it."""
-        controller = self.gate.cluster.controller(self._session)
-        return controller if controller in self.brokers() else self.node_id
+        controller = self.gate.cluster.controller(session)
+        return controller if controller in self.brokers(session) else self.node_id
 
     def hold(self, connection: Connection) -> None:
         """Hold a connection with a request other than metadata until the node is ready."""

@@ -91,8 +91,8 @@ def test_the_nodes_settings_are_read_only_and_sorted() -> None:
         settings,
         layers(settings),
         {},
-        advertised="queue.example:9092",
-        http="queue.example:8080",
+        addresses={"kafka": "queue.example:9092", "http": "queue.example:8080"},
+        listener="kafka",
     )
     assert [one.name for one in configs] == sorted(one.name for one in configs)
     found = {one.name: one for one in configs}
@@ -106,3 +106,27 @@ def test_the_nodes_settings_are_read_only_and_sorted() -> None:
     assert values["num.partitions"] == str(SETTINGS.topics.partitions)
     assert values["auto.create.topics.enable"] in ("true", "false")
     assert values["goqueue.http.listener"] == "queue.example:8080"
+
+
+def test_clients_are_told_of_the_http_listener_that_is_like_theirs() -> None:
+    settings = load(
+        environ={},
+        overrides={
+            "--listen-kafka": "127.0.0.1:9092,out=sasl_ssl://10.0.0.1:9093",
+            "--listen-http": "127.0.0.1:8080,sasl_ssl://10.0.0.1:8443",
+            "security.tls_certificate": "node.pem",
+            "security.tls_key": "node.key",
+        },
+    )
+    addresses = {"http-sasl_ssl": "sasl_ssl://queue.example:443", "out": "sasl_ssl://q:1"}
+
+    def told(listener: str) -> dict[str, str | None]:
+        configs = describe_node(
+            settings, layers(settings), {}, addresses=addresses, listener=listener
+        )
+        return {one.name: one.value for one in configs}
+
+    assert told("kafka")["goqueue.http.listener"] == "127.0.0.1:8080"
+    assert told("out")["goqueue.http.listener"] == "https://queue.example:443"
+    assert told("out")["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9092,SASL_SSL://q:1"
+    assert told("out")["listeners"] == "PLAINTEXT://127.0.0.1:9092,SASL_SSL://10.0.0.1:9093"

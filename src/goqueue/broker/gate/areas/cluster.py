@@ -133,12 +133,15 @@ class ClusterArea(Area):
 
     @query(Action.DESCRIBE, everybody)
     def endpoints(self, session: Session, *, listener: Text) -> dict[int, Endpoint] | None:
-        """Return the address of each available node for clients; None on a single node."""
+        """Return the address of each available node for clients; None on a single node.
+
+        Nodes without a listener of that name are left out.
+        """
         known = self._broker.cluster
         if known is None:
             return None
         return {
-            one.id: Endpoint(one.addresses[listener], one.rack)
+            one.id: Endpoint(one.addresses[listener].rpartition("://")[2], one.rack)
             for one in known.nodes()
             if listener in one.addresses and known.is_there(one.id)
         }

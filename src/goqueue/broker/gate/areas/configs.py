@@ -31,7 +31,7 @@ from goqueue.broker.topics.settings import (
     TopicSetting,
     known_setting,
 )
-from goqueue.config import GroupSettings, Settings
+from goqueue.config import GroupSettings, ListenerSettings, Settings
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action
 from goqueue.model.errors import InternalTopic, InvalidRequest, InvalidTopicSetting
@@ -53,6 +53,7 @@ __all__ = [
     "ConfigsArea",
     "DefaultLayers",
     "GroupSettings",
+    "ListenerSettings",
     "Settings",
     "TopicSetting",
     "built_in_defaults",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from goqueue.model.errors import GoQueueError, InvalidRequest
@@ -69,15 +70,15 @@ def describe_cluster(
             error_message=f"Endpoints of type {request.endpoint_type} do not exist.",
         )
     is_told = request.include_cluster_authorized_operations
-    racks = front.racks()
+    racks = front.racks(call.session)
     return DescribeClusterResponse(
         cluster_id=front.gate.node.identity(call.session).cluster_id,
-        controller_id=front.controller_id(),
+        controller_id=front.controller_id(call.session),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node, host=host, port=port, rack=racks.get(node) or None
             )
-            for node, (host, port) in front.brokers().items()
+            for node, (host, port) in front.brokers(call.session).items()
         ],
         cluster_authorized_operations=(
             authorized.on_cluster(front.gate, call.session) if is_told else authorized.NOT_ASKED_FOR
@@ -98,7 +99,8 @@ async def find_coordinator(
             nodes = await gate.transactions.find_coordinators(call.session, transactional_ids=keys)
         else:
             raise InvalidRequest("Only groups and transactions are coordinated here.")
-        found = [_coordinator_at(front, nodes[key], key) for key in keys]
+        brokers = front.brokers(call.session)
+        found = [_coordinator_at(brokers, nodes[key], key) for key in keys]
     except GoQueueError as error:
         found = [_refused(key, code_of(error), str(error)) for key in keys]
     if not is_one:
@@ -113,11 +115,13 @@ async def find_coordinator(
     )
 
 
-def _coordinator_at(front: FrontEnd, node: int | GoQueueError, key: str) -> Coordinator:
+def _coordinator_at(
+    brokers: Mapping[int, tuple[str, int]], node: int | GoQueueError, key: str
+) -> Coordinator:
     """The address of the coordinator of `key`, or the reason why there is none."""
     if isinstance(node, GoQueueError):
         return _refused(key, code_of(node), str(node))
-    address = front.brokers().get(node)
+    address = brokers.get(node)
     if address is None:
         message = "Nobody leads the partition of this key now; retry."
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)

@@ -129,15 +129,12 @@ def _configs_of(front: FrontEnd, call: Call, kind: int, name: str) -> list[Confi
 def _node_configs(front: FrontEnd, call: Call) -> list[Config]:
     configs, session = front.gate.configs, call.session
     settings = configs.of_node(session)
-    # With port 0, only the running node knows the address of its HTTP API.
-    http = front.gate.node.addresses(session).get("http")
-    host, port = front.advertised()
     return describe_node(
         settings,
         configs.node_defaults(session),
         configs.throttles(session),
-        advertised=f"{host}:{port}",
-        http=http or str(settings.listeners.http),
+        addresses=front.gate.node.addresses(session),
+        listener=session.listener,
     )
 
 
@@ -178,7 +175,7 @@ def list_config_resources(
         return ListConfigResourcesResponse(error_code=code_of(error), config_resources=[])
     names: Mapping[int, Sequence[str]] = {
         _TOPIC: [topic.name for topic in front.gate.topics.all(call.session)],
-        _BROKER: [str(node) for node in front.brokers()],
+        _BROKER: [str(node) for node in front.brokers(call.session)],
         _GROUP: groups,
     }
     return ListConfigResourcesResponse(

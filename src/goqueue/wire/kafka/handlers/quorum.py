@@ -69,7 +69,7 @@ async def describe_quorum(
         voters = {member.node for member in state.members if member.is_voter}
         answer.nodes = [
             described.Node(node, [described.Listener(_LISTENER, host, port)])
-            for node, (host, port) in front.brokers().items()
+            for node, (host, port) in front.brokers(call.session).items()
             if node in voters
         ]
     return answer

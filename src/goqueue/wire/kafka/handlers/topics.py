@@ -69,7 +69,7 @@ _PARTITIONS_PER_ANSWER_MAX = 2000
 async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> MetadataResponse:
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     if wants_all:
-        alive = front.brokers()
+        alive = front.brokers(call.session)
         found = front.gate.topics.all(call.session)
         topics = [_describe(front, call, topic, alive) for topic in found]
     else:
@@ -82,14 +82,14 @@ async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> Met
             one.topic_authorized_operations = authorized.on_topic(
                 front.gate, call.session, one.name or ""
             )
-    racks = front.racks()
+    racks = front.racks(call.session)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node, host=host, port=port, rack=racks.get(node) or None)
-            for node, (host, port) in front.brokers().items()
+            for node, (host, port) in front.brokers(call.session).items()
         ],
         cluster_id=front.gate.node.identity(call.session).cluster_id,
-        controller_id=front.controller_id(),
+        controller_id=front.controller_id(call.session),
         topics=topics,
         cluster_authorized_operations=(
             authorized.on_cluster(front.gate, call.session)
@@ -106,7 +106,7 @@ async def _look_up(
     if wanted.topic_id != UUID_ZERO:
         try:
             topic = topics.get_by_id(call.session, topic_id=wanted.topic_id)
-            return _describe(front, call, topic, front.brokers())
+            return _describe(front, call, topic, front.brokers(call.session))
         except UnknownTopicId:
             return MetadataResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID,
@@ -119,7 +119,7 @@ async def _look_up(
             # It is not known yet whether the topic exists; clients retry.
             return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
         topic = await topics.use(call.session, topic=name, may_create=may_create)
-        return _describe(front, call, topic, front.brokers())
+        return _describe(front, call, topic, front.brokers(call.session))
     except GoQueueError as error:
         return MetadataResponseTopic(error_code=code_of(error), name=name)
 
@@ -203,7 +203,7 @@ def _undescribed(
 def _describe_page(
     front: FrontEnd, call: Call, topic: TopicView, first: int, last: int
 ) -> DescribeTopicPartitionsResponseTopic:
-    alive = front.brokers()
+    alive = front.brokers(call.session)
     places = front.gate.topics.placements(call.session, topic=topic.name, first=first, last=last)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
