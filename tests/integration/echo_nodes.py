@@ -13,10 +13,10 @@ from goqueue.loop.promise import Promise
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.dialing import Dialer
-from goqueue.runtime.handshakes import Pace, Tls
 from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.serve import NODE_HANDSHAKES
-from goqueue.runtime.tls import NodeTls
+from goqueue.runtime.tls.handshakes import Pace, Tls
+from goqueue.runtime.tls.nodes import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.serving import PeerServer

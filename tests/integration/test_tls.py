@@ -17,8 +17,8 @@ from goqueue.runtime.budgets import ReceiveBudget
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.serve import NODE_HANDSHAKES
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES
-from goqueue.runtime.tls import NodeTls, shake_hands
-from goqueue.runtime.tls_connections import TlsConnection
+from goqueue.runtime.tls.connections import TlsConnection
+from goqueue.runtime.tls.nodes import NodeTls, shake_hands
 from goqueue.wire.complaints import Complaints
 from tests.certificates import Authority, Files
 from tests.credentials import new_credentials

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from goqueue.config.kinds import Address, HostPort
-from goqueue.model.principal_rules import PrincipalRule, read_rules
+from goqueue.model.credentials import PrincipalRule
 
 # The security protocols of Kafka. For HTTP, the registry and SQS, `sasl_` means that clients must
 # send credentials in the way of their protocol.
@@ -21,6 +21,12 @@ INTERNAL = "internal"  # the listener for other nodes
 PROTOCOLS = ("kafka", "http", "registry", "sqs")
 LISTENERS_MAX = 6  # per protocol: a node registers all of them, and at most 32 addresses
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RULES_MAX = 100
+_RULE = re.compile(
+    r"\s*(?:(?P<default>DEFAULT)"
+    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
+    r"\s*(?:,|$)"
+)
 _PORT = HostPort()
 _ADVERTISED = HostPort(port_min=1)
 
@@ -154,14 +160,42 @@ class PrincipalRules:
         return "RULE:pattern/replacement/[LU] or DEFAULT, several separated by commas, or empty"
 
     def read(self, text: str) -> tuple[PrincipalRule, ...]:
-        try:
-            return read_rules(text)
-        except ValueError as error:
-            raise ValueError(f"{error}; expected {self.allowed}") from error
+        rules: list[PrincipalRule] = []
+        at, text = 0, text.strip()
+        while at < len(text):
+            found = _RULE.match(text, at)
+            if found is None:
+                raise ValueError(f"{text[at : at + 100]!r} is not a rule; expected {self.allowed}")
+            rules.append(self._read(found))
+            at = found.end()
+        if len(rules) > RULES_MAX:
+            raise ValueError(f"there are more than {RULES_MAX} rules")
+        return tuple(rules)
+
+    def _read(self, found: re.Match[str]) -> PrincipalRule:
+        if found["default"]:
+            return PrincipalRule()
+        rule = PrincipalRule(found["pattern"], found["replacement"], found["case"])
+        if not rule.pattern:
+            raise ValueError(f"a rule has no pattern; expected {self.allowed}")
+        _check_pattern(rule.pattern)
+        return rule
 
     def show(self, value: object) -> str:
         assert isinstance(value, tuple)
         return ",".join(map(str, value))
+
+
+def _check_pattern(pattern: str) -> None:
+    # Imported here, because only client certificates need it.
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        raise ValueError(f"the pattern {pattern[:100]!r} is not valid in RE2: {error}") from error
 
 
 def repeated(words: Iterable[str]) -> str | None:

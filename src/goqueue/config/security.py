@@ -18,7 +18,7 @@ from goqueue.config.kinds import (
     Words,
 )
 from goqueue.config.listener_kinds import ListenerAddress, PrincipalRules
-from goqueue.model.principal_rules import PrincipalRule
+from goqueue.model.credentials import PrincipalRule
 
 AUTO, ON, OFF = "auto", "on", "off"
 NO_CERTIFICATES = "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -58,3 +58,24 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def is_expired(self, now_ms: int) -> bool:
         return bool(self.expires_ms) and now_ms >= self.expires_ms
+
+
+class PrincipalRule(NamedTuple):
+    """How subjects of certificates that match a pattern become names of users.
+
+    `$1` in the replacement stands for the first group of the pattern. A rule without a pattern
+    applies to every subject, and the name is the subject itself.
+    """
+
+    pattern: str = ""
+    replacement: str = ""
+    case: str = ""  # "L" or "U" for lower or upper case
+
+    @property
+    def is_default(self) -> bool:
+        return not self.pattern
+
+    def __str__(self) -> str:
+        if self.is_default:
+            return "DEFAULT"
+        return f"RULE:{self.pattern}/{self.replacement}/{self.case}"

@@ -11,10 +11,10 @@ from goqueue.config import Address, Settings
 from goqueue.config.listener_kinds import SASL_PLAINTEXT, SSL, ListenerAddress
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import UnsentBudget
-from goqueue.runtime.client_tls import ClientTls
-from goqueue.runtime.handshakes import Pace, Tls
 from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect
+from goqueue.runtime.tls.clients import ClientTls
+from goqueue.runtime.tls.handshakes import Pace, Tls
 from goqueue.runtime.turns import Turns
 
 KAFKA = "kafka"

@@ -14,9 +14,9 @@ from goqueue.loop.peers import Contact
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
-from goqueue.runtime.tls import NodeTls, shake_hands
-from goqueue.runtime.tls_connections import TlsConnection
-from goqueue.runtime.tls_files import reason_of
+from goqueue.runtime.tls.connections import TlsConnection
+from goqueue.runtime.tls.files import reason_of
+from goqueue.runtime.tls.nodes import NodeTls, shake_hands
 from goqueue.runtime.turns import Turns
 from goqueue.wire.complaints import Complaints
 

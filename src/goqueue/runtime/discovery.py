@@ -9,8 +9,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 from goqueue.model.errors import GoQueueError, MalformedRequest
-from goqueue.runtime.tls import NodeTls
-from goqueue.runtime.tls_files import reason_of
+from goqueue.runtime.tls.files import reason_of
+from goqueue.runtime.tls.nodes import NodeTls
 from goqueue.wire.complaints import Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
-from goqueue.runtime.handshakes import Handshakes, Tls
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
-from goqueue.runtime.tls_connections import TlsConnection
+from goqueue.runtime.tls.connections import TlsConnection
+from goqueue.runtime.tls.handshakes import Handshakes, Tls
 from goqueue.runtime.turns import Turns
 from goqueue.wire.complaints import Complaints
 

@@ -13,7 +13,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import RequestTimedOut
 from goqueue.runtime.dialing import Dialer
-from goqueue.runtime.tls import NodeTls
+from goqueue.runtime.tls.nodes import NodeTls
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.handshake import Credentials

@@ -31,19 +31,19 @@ from goqueue.runtime.client_listeners import (
     ClientListeners,
     warn_of_readable_credentials,
 )
-from goqueue.runtime.client_tls import ClientTls
 from goqueue.runtime.clock import LoopClock
 from goqueue.runtime.cluster_secret import credentials_of
 from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
-from goqueue.runtime.expiry import ExpiryWarnings
-from goqueue.runtime.handshakes import HandshakeLimits, Pace, Tls
 from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
-from goqueue.runtime.tls import NodeTls
+from goqueue.runtime.tls.clients import ClientTls
+from goqueue.runtime.tls.expiry import ExpiryWarnings
+from goqueue.runtime.tls.handshakes import HandshakeLimits, Pace, Tls
+from goqueue.runtime.tls.nodes import NodeTls
 from goqueue.wire.carrier.application import Application, Hosts
 from goqueue.wire.carrier.front_end import Limits as HttpLimits
 from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd

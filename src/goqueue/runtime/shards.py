@@ -21,10 +21,10 @@ from pathlib import Path
 from goqueue.config import SETTINGS, Address, ListenerSettings, Settings
 from goqueue.config.listener_kinds import INTERNAL, NamedAddress
 from goqueue.model.errors import InvalidSettings
-from goqueue.runtime.client_tls import ClientTls
 from goqueue.runtime.cluster_secret import credentials_of, has_credentials, make_secret_file
 from goqueue.runtime.logs import set_up_logging
-from goqueue.runtime.tls import NodeTls
+from goqueue.runtime.tls.clients import ClientTls
+from goqueue.runtime.tls.nodes import NodeTls
 
 SHARDS_MAX = 64
 LOOK_SECONDS = 0.05

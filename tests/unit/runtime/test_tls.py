@@ -11,8 +11,8 @@ import pytest
 
 from goqueue.config import ClusterSettings, load
 from goqueue.model.errors import InvalidSettings
-from goqueue.runtime.tls import NodeTls
-from goqueue.runtime.tls_files import reason_of
+from goqueue.runtime.tls.files import reason_of
+from goqueue.runtime.tls.nodes import NodeTls
 from tests.certificates import Authority, Files
 
 

@@ -17,10 +17,9 @@ from goqueue.loop.promise import Promise, promised
 from goqueue.model.credentials import KeyKind, ScramMechanism
 from goqueue.model.errors import AuthenticationFailed, GoQueueError, TooManyFailures
 from goqueue.model.observer import interested
-from goqueue.model.principal_rules import name_of
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
 from goqueue.tenancy import keys, sasl
-from goqueue.tenancy.certificates import subject_of
+from goqueue.tenancy.certificates import name_of, subject_of
 from goqueue.tenancy.failures import Failures
 from goqueue.tenancy.scram import NONCE_BYTES, ScramConversation
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from goqueue.config import ClusterSettings
-from goqueue.runtime.expiry import not_after_ms
-from goqueue.runtime.tls_files import WatchedFiles, check_files, load_pair
+from goqueue.runtime.tls.expiry import not_after_ms
+from goqueue.runtime.tls.files import WatchedFiles, check_files, load_pair
 
 
 class _Loaded(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from goqueue.config import SecuritySettings, Settings
 from goqueue.config.security import NO_CERTIFICATES, REQUIRED
-from goqueue.runtime.expiry import not_after_ms
-from goqueue.runtime.tls_files import WatchedFiles, check_files, load_pair
+from goqueue.runtime.tls.expiry import not_after_ms
+from goqueue.runtime.tls.files import WatchedFiles, check_files, load_pair
 
 HTTP_PROTOCOL = "http/1.1"
 # For TLS 1.2: forward secrecy and authenticated encryption. Those of TLS 1.3 are all of this kind.

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from goqueue.runtime.tls_files import reason_of
+from goqueue.runtime.tls.files import reason_of
 from goqueue.wire.foreign import protocol_of
 
 # Per iteration of the event loop. One step can take a few milliseconds, with a large RSA key.

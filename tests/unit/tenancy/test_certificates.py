@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.model.principal_rules import RULES_MAX, name_of, read_rules
+from goqueue.config.listener_kinds import RULES_MAX, PrincipalRules
+from goqueue.tenancy.certificates import name_of
+
+read_rules = PrincipalRules().read
 
 SUBJECT = "CN=Duke,OU=Java Software,O=Oracle,C=US"
 
