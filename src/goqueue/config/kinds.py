@@ -455,6 +455,26 @@ class Principals:
 
 
 @dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins of web pages, separated by commas, or empty."""
+
+    @property
+    def allowed(self) -> str:
+        return "https://HOST[:PORT],... or empty"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        given = tuple(one.strip().lower() for one in text.split(",") if one.strip())
+        for one in given:
+            if not re.fullmatch(r"https?://[a-z0-9.\[\]:-]{1,260}", one):
+                raise ValueError(f"{one[:60]!r} is not an origin; expected {self.allowed}")
+        return given
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Secret:
     """A shared secret, or empty."""
 

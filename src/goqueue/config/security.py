@@ -12,6 +12,7 @@ from goqueue.config.kinds import (
     Login,
     Names,
     Optional,
+    Origins,
     Principals,
     Ratio,
     Switch,
@@ -132,6 +133,17 @@ class SecuritySettings:
     )
     audit_files_max: int = count(
         5, "number of audit files that are kept, the current one included", least=1, most=1_000
+    )
+    open_health: bool = setting(
+        True,
+        Switch(),
+        "serve `/healthz`, `/readyz` and `/livez` without credentials, also on listeners that "
+        "require them, because probes rarely have any",
+    )
+    cors_origins: tuple[str, ...] = setting(
+        (),
+        Origins(),
+        "origins of web pages that may use the HTTP listeners; pages of other sites are refused",
     )
 
     def must_authenticate(self, listener: ListenerAddress) -> bool:

@@ -168,6 +168,9 @@ class _Node:
         hosts = Hosts(_names_of(settings))
         for application in self._applications:
             application.hosts = hosts
+            application.open_to(
+                settings.security.cors_origins, is_health_open=settings.security.open_health
+            )
         pace = Pace(loop)
         client_tls = ClientTls.of(settings)
         carried = {

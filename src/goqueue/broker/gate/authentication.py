@@ -30,6 +30,7 @@ BASIC = "password"
 BEARER = "bearer"
 SIGNATURE = "signature"
 CERTIFICATE = "certificate"
+ACCESS_KEY_PREFIX = keys.ACCESS_PREFIX  # of the ids of access keys that a cluster has made
 _OF_USERS = frozenset((BASIC, *ScramMechanism))  # mechanisms whose users are in the metadata
 
 

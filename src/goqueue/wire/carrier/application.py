@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import meter
-from goqueue.model.errors import GoQueueError
-from goqueue.model.session import ConnectedClient
+from goqueue.model.errors import GoQueueError, QuotaExceeded, TooManyFailures
+from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier import problems
+from goqueue.wire.carrier.browsers import SECURITY_HEADERS, Origins
 from goqueue.wire.carrier.calls import Call, Dialect, Raw, Request, Response, encode, promised
 from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
+from goqueue.wire.carrier.credentials import CHALLENGE, Authenticator, HeaderAuthenticator
 from goqueue.wire.carrier.problems import (
-    ForeignOrigin,
     InternalError,
     MethodNotAllowed,
     NodeStarting,
@@ -53,6 +54,9 @@ class Application:
     A listener may have its own dialect, and so may each first segment of the path.
     """
 
+    has_pages = True  # whether links of other sites may lead here
+    checks_all = False  # whether every request needs the authenticator, also without credentials
+
     def __init__(
         self,
         front: CarriedFrontEnd,
@@ -66,6 +70,8 @@ class Application:
         self.limits = front.limits
         self.clock = front.gate.clock
         self.hosts: Hosts | None = None  # host names accepted in requests; None: any
+        self.origins = Origins(has_pages=self.has_pages)  # whose pages may use this listener
+        self.is_health_open = True  # without credentials
         self.complaints = Complaints(_log)
         self.busy: set[Connection] = set()
         self.receiving_bytes = 0
@@ -91,6 +97,16 @@ class Application:
         """The protocol side of a new connection."""
         return Connection(self, client, send=send, close=close, unblock=unblock)
 
+    def open_to(self, origins: Iterable[str], *, is_health_open: bool) -> None:
+        """Let pages of other origins use this listener, and open health checks to everybody."""
+        self.origins = Origins(origins, has_pages=self.has_pages)
+        self.is_health_open = is_health_open
+
+    def authenticator(self, client: ConnectedClient, session: Session) -> Authenticator:
+        """Return what gives the requests of a connection their sessions."""
+        authentication = self.front.gate.authentication
+        return HeaderAuthenticator(authentication, client, session, is_open=self.is_health_open)
+
     # Requests
 
     def find(self, request: Request) -> Operation:
@@ -113,8 +129,6 @@ class Application:
         try:
             if not self.front.is_ready and not operation.is_early:
                 raise NodeStarting(self.front.waits_for)
-            if b"origin" in request.headers and operation.method not in ("GET", "HEAD"):
-                _check_origin(request)
             if request.dialect is not None:
                 arguments = request.dialect.arguments(operation, request)
             elif operation.has_body:
@@ -134,6 +148,13 @@ class Application:
             return refused
 
     # Responses
+
+    def preflight(self, request: Request) -> list[bytes] | None:
+        """The answer to a browser that asks what a page may send; None for other requests."""
+        response = self.origins.preflight(request)
+        if response is None:
+            return None
+        return self._whole(request, response.status, b"", b"", response.headers)
 
     def answer(self, operation: Operation, request: Request, value: Any) -> list[bytes]:
         """The bytes of a response: in one piece, or head and large body separately."""
@@ -156,6 +177,10 @@ class Application:
             more += b"allow: %s\r\n" % ", ".join(error.allowed).encode()
         elif status == HTTPStatus.SERVICE_UNAVAILABLE:
             more += _RETRY
+        elif status == HTTPStatus.UNAUTHORIZED:
+            more += CHALLENGE
+        elif isinstance(error, TooManyFailures | QuotaExceeded):
+            more += b"retry-after: %d\r\n" % max(1, -(-error.wait_ms // 1000))
         return self._whole(request, status, media_type, body, more)
 
     def _refused(self, request: Request, error: Exception) -> Response:
@@ -183,10 +208,11 @@ class Application:
             self._heads.clear()
         known = self._heads.get((status, media_type))
         if known is None:
-            known = b"HTTP/1.1 %d %s\r\ndate: %s\r\ncache-control: no-store\r\n" % (
+            known = b"HTTP/1.1 %d %s\r\ndate: %s\r\ncache-control: no-store\r\n%s" % (
                 status,
                 HTTPStatus(status).phrase.encode(),
                 formatdate(second, usegmt=True).encode(),
+                SECURITY_HEADERS,
             )
             if media_type:
                 known += b"content-type: %s\r\n" % media_type
@@ -196,6 +222,8 @@ class Application:
     def _whole(
         self, request: Request, status: int, media_type: bytes, body: bytes, more: bytes = b""
     ) -> list[bytes]:
+        if request.extra:
+            more += request.extra
         if not request.is_kept_alive:
             more += b"connection: close\r\n"
         if status == HTTPStatus.NO_CONTENT:
@@ -318,10 +346,3 @@ def _check_media_type(request: Request) -> None:
     is_curl = media_type in (b"", _CURL_DEFAULT) and not request.header(b"origin")
     if not is_curl:
         raise UnsupportedMediaType(media_type.decode("latin-1"))
-
-
-def _check_origin(request: Request) -> None:
-    """Refuse requests that a browser sends for a page of another site."""
-    origin = request.header(b"origin")
-    if origin and origin.partition(b"://")[2] != request.header(b"host"):
-        raise ForeignOrigin(origin.decode("latin-1"))

@@ -35,6 +35,7 @@ class Request:
     __slots__ = (
         "body",
         "dialect",
+        "extra",
         "headers",
         "is_kept_alive",
         "method",
@@ -60,6 +61,7 @@ class Request:
         self.body = b""
         self.parameters: dict[str, str] = {}
         self.dialect: Dialect | None = None
+        self.extra = b""  # further header lines of the response
 
     def copy(self) -> Request:
         """A copy with its own body, because the buffer of a request is released after reading."""

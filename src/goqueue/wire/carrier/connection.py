@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
-from goqueue.model.errors import GoQueueError
-from goqueue.model.session import ConnectedClient
+from goqueue.model.errors import AuthenticationFailed, GoQueueError
+from goqueue.model.session import ConnectedClient, Session
+from goqueue.wire.carrier.browsers import HSTS, ORIGIN, SITE
 from goqueue.wire.carrier.calls import Call, Request, Stream
+from goqueue.wire.carrier.credentials import API_KEY, AUTHORIZATION, Authenticator
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
     HeadTooLarge,
@@ -24,12 +26,14 @@ from goqueue.wire.carrier.problems import (
     MalformedHttp,
     NodeStopping,
     ReceiveMemoryFull,
+    RepeatedHeader,
     SlowRequest,
     UnknownHost,
 )
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 
 if TYPE_CHECKING:
+    from goqueue.broker.gate.authentication import Watch
     from goqueue.loop.clock import Handle
     from goqueue.loop.promise import Promise
     from goqueue.wire.carrier.application import Application
@@ -42,9 +46,13 @@ WAITING_BYTES_MAX = 1 << 20  # of their bodies; the request that exceeds it is t
 UNSENT_BYTES_MAX = 1 << 20
 LARGE_ANSWER_BYTES = 64 << 10  # responses that count in the turn that makes them
 STREAM_UNSENT_BYTES_MAX = 256 << 10  # then a stream waits for its reader
+EXPIRY_CHECK_MS = 3_600_000  # at least so often, because the wall time may be set
 # A body beyond the limit is still read and discarded up to here, because a client that is
 # disconnected while it sends never receives the error response.
 DISCARD_BYTES_MAX = 64 << 20
+
+# A request with two of these means one thing to a proxy and perhaps another here.
+_ONCE = frozenset((b"host", b"origin", b"content-type", AUTHORIZATION, API_KEY))
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -66,6 +74,14 @@ class Connection:
         unblock: Callable[[], None],
     ) -> None:
         self.session = application.front.gate.authentication.session(client)
+        self._client = client
+        self._is_checked = (
+            client.rules.must_authenticate
+            or application.checks_all
+            or self.session.is_authenticated
+        )
+        self._authenticator: Authenticator | None = None  # made when it is needed first
+        self._extra = HSTS if client.rules.is_encrypted else b""
         self.is_closed = False
         self._application = application
         self._send = send
@@ -83,6 +99,8 @@ class Connection:
         self._is_in_head = False
         self._is_receiving = False
         self._receive_timer: Handle | None = None
+        self._expiry_timer: Handle | None = None
+        self._watch: Watch | None = None
         self._reserved_bytes = 0
         self._requests: deque[Request | GoQueueError] = deque()
         self._waiting_bytes = 0
@@ -200,8 +218,11 @@ class Connection:
         self._header_bytes += len(name) + len(value) + 4
         if self._header_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
-        else:
-            self._headers[name.lower()] = value
+            return
+        name = name.lower()
+        if name in self._headers and name in _ONCE:
+            self._refuse(RepeatedHeader(name.decode("latin-1")))
+        self._headers[name] = value
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -241,6 +262,7 @@ class Connection:
             self._headers,
             is_kept_alive=self._parser.should_keep_alive(),
         )
+        request.extra = self._extra
         body = self._body
         request.body = body[0] if len(body) == 1 else b"".join(body)
         self._requests.append(request)
@@ -304,6 +326,7 @@ class Connection:
                 self._unblock()
             if isinstance(request, GoQueueError):
                 refused = Request("", "", is_kept_alive=not self._is_last)
+                refused.extra = self._extra
                 self._finish(refused, application.refusal(refused, request))
                 continue
             if application.is_stopping:
@@ -319,16 +342,57 @@ class Connection:
             self._begin(request)
 
     def _begin(self, request: Request) -> None:
-        application = self._application
+        application, headers = self._application, request.headers
         try:
+            is_browser = ORIGIN in headers or SITE in headers
+            if is_browser and (allowed := self._allow_browser(request)) is not None:
+                self._finish(request, allowed)
+                return
             operation = application.find(request)
+            if is_browser:
+                application.origins.check(request)
+            if operation.is_waiting and application.is_turn_over:
+                self._put_off(request)
+                return
+            session: Session | Promise[Session] = self.session
+            if self._is_checked or AUTHORIZATION in headers or API_KEY in headers:
+                session = self._session_of(request, operation)
         except GoQueueError as error:
             self._finish(request, application.refusal(request, error))
             return
-        if operation.is_waiting and application.is_turn_over:
-            self._put_off(request)
-            return
-        call = Call(request.parameters, session=self.session)
+        if isinstance(session, Session):
+            self._perform(request, operation, session)
+        else:
+            self._working, self._operation, self._answer = request, operation, session
+            application.busy.add(self)
+            session.then(self._authenticated)
+
+    def _allow_browser(self, request: Request) -> list[bytes] | None:
+        """Let pages of some origins read the response; answer what they may send."""
+        application = self._application
+        request.extra = self._extra + application.origins.sharing(request)
+        return application.preflight(request)
+
+    def _session_of(self, request: Request, operation: Operation) -> Session | Promise[Session]:
+        if self._authenticator is None:
+            self._authenticator = self._application.authenticator(self._client, self.session)
+        return self._authenticator.session_of(request, operation)
+
+    def _authenticated(self, session: Session | None, error: Exception | None) -> None:
+        """The credentials of the request in progress were checked; later requests have waited."""
+        request, operation = self._working, self._operation
+        if request is None or operation is None or self.is_closed:
+            return  # The client has disconnected.
+        if session is None:
+            self._settled(None, error)
+        elif self._application.is_stopping:
+            self._answer_error(NodeStopping())
+        else:
+            self._perform(request, operation, session)
+
+    def _perform(self, request: Request, operation: Operation, session: Session) -> None:
+        application = self._application
+        call = Call(request.parameters, session=session)
         if operation.is_stream:
             call.last_event_id = request.header(b"last-event-id").decode("latin-1")
         self._working, self._operation, self._call = request, operation, call
@@ -337,7 +401,33 @@ class Connection:
         if not promise.is_done:
             application.busy.add(self)
             self._answer = promise
+        if session.is_authenticated and (operation.is_waiting or operation.is_stream):
+            self._watch_session(session)
         promise.then(self._settled)
+
+    def _watch_session(self, session: Session) -> None:
+        """End a long poll or a stream with its session."""
+        authentication = self._application.front.gate.authentication
+        self._watch = authentication.watch(session, self._session_ended)
+        if session.expires_ms:
+            self._await_expiry(session)
+
+    def _session_ended(self) -> None:
+        if self._stream is not None:
+            self._end_stream()
+        elif self._call is not None:
+            self._call.cancel()
+            self._answer_error(AuthenticationFailed("The session has ended; authenticate again."))
+
+    def _await_expiry(self, session: Session) -> None:
+        clock = self._application.clock
+        left_ms = session.expires_ms - clock.wall_ms()
+        if left_ms <= 0:
+            self._session_ended()
+        else:
+            self._expiry_timer = clock.call_later(
+                min(left_ms, EXPIRY_CHECK_MS), lambda: self._await_expiry(session)
+            )
 
     def _settled(self, value: Any, error: Exception | None) -> None:
         request, operation = self._working, self._operation
@@ -386,6 +476,12 @@ class Connection:
 
     def _rest(self) -> None:
         self._working = self._operation = self._call = self._answer = None
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         self._application.rested(self)
 
     # Streams
@@ -394,7 +490,7 @@ class Connection:
         """Use the connection for a stream from now on."""
         application = self._application
         is_chunked = request.is_kept_alive
-        head = application.head(200, _EVENTS)
+        head = application.head(200, _EVENTS) + request.extra
         head += b"transfer-encoding: chunked\r\n" if is_chunked else b"connection: close\r\n"
         if request.method == "HEAD":
             stream.close()

@@ -98,6 +98,13 @@ class MalformedHttp(HttpError):
         super().__init__("These bytes are not an HTTP/1.1 request.")
 
 
+class RepeatedHeader(HttpError):
+    code = "repeated_header"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The header {name!r} is given twice; send it once.")
+
+
 class UnknownHost(HttpError):
     """An unknown host name in a request, possibly DNS rebinding by another site."""
 

@@ -46,6 +46,7 @@ class Operation:
     is_waiting: bool = False  # may respond late, so disconnects are detected meanwhile
     is_stream: bool = False
     is_early: bool = False  # served even before the node has joined its cluster
+    is_open: bool = False  # about health: needs no credentials, unless the settings say so
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
 
@@ -68,6 +69,11 @@ class Operation:
             problems.InvalidField,
             problems.InternalError,
             problems.UnknownHost,
+            problems.ForeignOrigin,
+            errors.AuthenticationRequired,
+            errors.AuthenticationFailed,
+            errors.TooManyFailures,
+            errors.AccessDenied,
         ]
         if self.has_body:
             common += [
@@ -76,8 +82,6 @@ class Operation:
                 problems.UnsupportedMediaType,
                 problems.ReceiveMemoryFull,
             ]
-        if self.method not in ("GET", "HEAD"):
-            common.append(problems.ForeignOrigin)
         if self.is_waiting:
             common.append(problems.NodeStopping)
         return list(dict.fromkeys([*self.errors, *common]))

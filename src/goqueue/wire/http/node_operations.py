@@ -27,6 +27,7 @@ NODE = (
         "Show whether the node is healthy.",
         area="node",
         is_early=True,
+        is_open=True,
         answer=bodies.Health,
         other_answers={503: bodies.Health},
     ),
@@ -38,6 +39,7 @@ NODE = (
         "Show whether the node is ready for requests.",
         area="node",
         is_early=True,
+        is_open=True,
         answer=bodies.Health,
         other_answers={503: bodies.Health},
     ),
@@ -49,6 +51,7 @@ NODE = (
         "Show whether the process is alive.",
         area="node",
         is_early=True,
+        is_open=True,
         answer=bodies.Alive,
     ),
     Operation(

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
+from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier.application import Application
-from goqueue.wire.carrier.calls import Call, Request, Response
-from goqueue.wire.carrier.problems import ForeignOrigin
+from goqueue.wire.carrier.calls import Request, Response
+from goqueue.wire.carrier.credentials import Authenticator
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.sqs import json_codec, query_codec, signatures
+from goqueue.wire.sqs.authenticating import SignatureAuthenticator
 from goqueue.wire.sqs.errors import InvalidAction, MissingAction, UnknownOperation, told
 from goqueue.wire.sqs.front_end import SqsFrontEnd
 from goqueue.wire.sqs.ids import Ids
@@ -120,6 +121,9 @@ class SqsDialect:
 class SqsApplication(Application):
     """The application behind the SQS listener."""
 
+    has_pages = False  # A GET can change something here.
+    checks_all = True  # A signature may be in the query, and may be needed on every listener.
+
     def __init__(self, front: SqsFrontEnd) -> None:
         operations = {one.name: one for one in front.operations}
         rules = front.rules
@@ -127,32 +131,13 @@ class SqsApplication(Application):
         self._keys = dict(rules.access_keys)
         super().__init__(front, self._sqs)
 
+    def authenticator(self, client: ConnectedClient, session: Session) -> Authenticator:
+        authentication = self.front.gate.authentication
+        return SignatureAuthenticator(authentication, client, session, self._keys, self.clock)
+
     def find(self, request: Request) -> Operation:
         request.dialect = self._sqs
         return self._sqs.find_action(request)
-
-    def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
-        """Perform an action; if keys are configured, only for a request signed with one."""
-        try:
-            _check_site(request)
-            if self._keys:
-                signatures.verify(request, self._keys, now_ms=self.clock.wall_ms())
-        except GoQueueError as error:
-            refused: Promise[Any] = Promise()
-            refused.reject(error)
-            return refused
-        return super().perform(operation, request, call)
-
-
-def _check_site(request: Request) -> None:
-    """Refuse requests that a browser sends on behalf of another site (CSRF).
-
-    In this API a plain GET can change something, and any page may embed an image with such a URL.
-    Browsers declare this in a header that pages cannot set.
-    """
-    site = request.header(b"sec-fetch-site")
-    if site in (b"cross-site", b"same-site"):
-        raise ForeignOrigin(site.decode("ascii"))
 
 
 def _is_of_queue(request: Request) -> bool:

@@ -231,8 +231,9 @@ class MissingAuthentication(SqsError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Request is missing Authentication Token: sign it by Signature Version 4 with one of "
-            "the keys in the setting sqs.access_keys."
+            "Request is missing Authentication Token: sign it by Signature Version 4 with an "
+            "access key of a user (goqueue key create --kind access) or of the setting "
+            "sqs.access_keys."
         )
 
 
@@ -252,6 +253,10 @@ class InvalidClientToken(SqsError):
 class SignatureDoesNotMatch(SqsError):
     name, query_name = "InvalidSignatureException", "SignatureDoesNotMatch"
     status, space = 403, _PLATFORM
+
+
+class SignatureNotCurrent(SignatureDoesNotMatch):
+    """The time of a signature is too far from ours: no attempt to guess a secret."""
 
 
 # Errors of the node

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import re
 from calendar import timegm
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -19,9 +18,8 @@ from urllib.parse import parse_qsl, quote, unquote
 from goqueue.wire.carrier.calls import Request
 from goqueue.wire.sqs.errors import (
     IncompleteSignature,
-    InvalidClientToken,
-    MissingAuthentication,
     SignatureDoesNotMatch,
+    SignatureNotCurrent,
 )
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -31,6 +29,8 @@ EXPIRY_SECONDS_MAX = 7 * 24 * 3600  # of a presigned URL
 QUERY_FIELDS_MAX = 1000
 _TERMINATOR = "aws4_request"
 _PART = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
+_AMAZON = b"x-amz-"
+_PAYLOAD_DIGEST = b"x-amz-content-sha256"
 _SIGNATURE = re.compile(r"[0-9a-f]{64}")
 
 
@@ -87,25 +87,36 @@ def region_of(request: Request) -> str:
     return found[1].decode("ascii") if found else ""
 
 
-def verify(request: Request, secrets: Mapping[str, str], *, now_ms: int) -> None:
-    """Raise unless a request was signed with one of the keys, recently."""
-    claim = claim_of(request)
-    if claim is None:
-        raise MissingAuthentication
-    secret = secrets.get(claim.key_id)
-    if secret is None:
-        raise InvalidClientToken
+def verify(request: Request, claim: Claim, secret: str, *, now_ms: int) -> None:
+    """Raise unless a request was signed with a secret, recently, and all of it was signed."""
     _check_time(claim, now_ms // 1000)
     if claim.service != SERVICE:
         raise SignatureDoesNotMatch(f"Credential should be scoped to correct service: '{SERVICE}'.")
     if "host" not in claim.headers:
         raise SignatureDoesNotMatch("'Host' must be a 'SignedHeader' in the AWS Authorization.")
+    _check_signed(request, claim)
     wanted = sign(canonical_request(request, claim), claim, secret)
     if not hmac.compare_digest(wanted, claim.signature):
         raise SignatureDoesNotMatch(
             "The request signature we calculated does not match the signature you provided. Check "
             "your AWS Secret Access Key and signing method. Consult the service documentation for "
             "details."
+        )
+
+
+def _check_signed(request: Request, claim: Claim) -> None:
+    """Raise if a header that decides what a request does is not signed, or the body is not."""
+    for name in request.headers:
+        if name.startswith(_AMAZON) and name.decode("latin-1") not in claim.headers:
+            raise SignatureDoesNotMatch(
+                f"'{name.decode('latin-1')[:100]}' must be a 'SignedHeader' in the AWS "
+                "Authorization."
+            )
+    stated = request.headers.get(_PAYLOAD_DIGEST)
+    if stated is not None and stated != sha256(request.body).hexdigest().encode("ascii"):
+        raise SignatureDoesNotMatch(
+            "The value of X-Amz-Content-SHA256 is not the hash of the body; UNSIGNED-PAYLOAD is "
+            "not accepted."
         )
 
 
@@ -129,7 +140,7 @@ def sign(canonical: str, claim: Claim, secret: str) -> str:
     return hmac.new(key, text.encode(), sha256).hexdigest()
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def _signing_key(secret: str, day: str, region: str, service: str) -> bytes:
     """Return the derived key of one day, region and service, which many requests share."""
     key = f"AWS4{secret}".encode()
@@ -165,9 +176,9 @@ def _check_time(claim: Claim, now_seconds: int) -> None:
     if claim.expires_seconds is not None:
         valid = min(claim.expires_seconds, EXPIRY_SECONDS_MAX)
     if now_seconds > at + valid:
-        raise SignatureDoesNotMatch(f"Signature expired: {claim.time} is too long ago.")
+        raise SignatureNotCurrent(f"Signature expired: {claim.time} is too long ago.")
     if at > now_seconds + SKEW_SECONDS_MAX:
-        raise SignatureDoesNotMatch(f"Signature not yet current: {claim.time} is still to come.")
+        raise SignatureNotCurrent(f"Signature not yet current: {claim.time} is still to come.")
 
 
 def _query(request: Request) -> list[tuple[str, str]]:

@@ -60,14 +60,14 @@ class Reader:
 class Wire:
     """One connection, with the socket played by the test."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application, rules: ListenerRules | None = None) -> None:
         self.reader = Reader()
         self.sent = bytearray()
         self.is_closed = False
         self.unblocked = 0
         self.is_stuck = False  # the client takes nothing: what is sent stays unsent
         self.connection: Connection = application.connect(
-            ConnectedClient("10.0.0.7", ListenerRules(application.front.listener)),
+            ConnectedClient("10.0.0.7", rules or ListenerRules(application.front.listener)),
             send=self._send,
             close=self.close,
             unblock=self._unblock,
@@ -105,9 +105,10 @@ class Client:
         self.world = world
         self.front = FrontEnd(world.broker.gate, limits or Limits(), OPERATIONS)
         self.application = Application(self.front)
+        self.rules: ListenerRules | None = None
 
     def wire(self) -> Wire:
-        return Wire(self.application)
+        return Wire(self.application, self.rules)
 
     def send(
         self,

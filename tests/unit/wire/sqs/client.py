@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
+from goqueue.model.session import ListenerRules
 from goqueue.wire.carrier.front_end import Limits
 from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
@@ -27,6 +28,7 @@ class Node:
         self.world = world
         self.front = SqsFrontEnd(world.broker.gate, Limits(), OPERATIONS, rules or SqsRules())
         self.application = SqsApplication(self.front)
+        self.listener: ListenerRules | None = None
 
     def boto3(
         self,
@@ -50,7 +52,7 @@ class Node:
         target: str = "/",
     ) -> Answer:
         """One request on a connection of its own, and its answer."""
-        wire = Wire(self.application)
+        wire = Wire(self.application, self.listener)
         wire.feed(request_bytes(method, target, headers, body))
         self.world.run_until(lambda: bool(wire.answers) and wire.answers[-1].is_whole)
         return wire.answers[-1]

@@ -54,6 +54,16 @@ EXAMPLES: list[tuple[str, str, dict[str, str], bytes, str]] = [
 ]
 
 
+def verify(request: Request, secrets: dict[str, str], *, now_ms: int) -> None:
+    """Verify a request that must be signed with one of these keys."""
+    claim = signatures.claim_of(request)
+    if claim is None:
+        raise MissingAuthentication
+    if claim.key_id not in secrets:
+        raise InvalidClientToken
+    signatures.verify(request, claim, secrets[claim.key_id], now_ms=now_ms)
+
+
 def example(method: str, target: str, headers: dict[str, str], body: bytes) -> Request:
     path, _, query = target.partition("?")
     named = {"host": "example.amazonaws.com", "x-amz-date": TIME, **headers}
@@ -122,7 +132,7 @@ def test_what_botocore_signs_is_accepted(
     for _ in range(5):
         body = b"" if is_presigned else chance.randbytes(chance.randrange(100))
         request = signed(monkeypatch, url, body, method=method, is_presigned=is_presigned)
-        signatures.verify(request, KEYS, now_ms=NOW_MS)
+        verify(request, KEYS, now_ms=NOW_MS)
 
 
 def _other_body(request: Request) -> None:
@@ -146,25 +156,25 @@ def test_what_was_changed_is_refused(monkeypatch: pytest.MonkeyPatch, change: An
     request = signed(monkeypatch, URLS[1], b"hello")
     change(request)
     with pytest.raises(SignatureDoesNotMatch):
-        signatures.verify(request, KEYS, now_ms=NOW_MS)
+        verify(request, KEYS, now_ms=NOW_MS)
 
 
 def test_another_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     request = signed(monkeypatch, URLS[1], b"hello")
     with pytest.raises(SignatureDoesNotMatch):
-        signatures.verify(request, {"AKIDEXAMPLE": "other"}, now_ms=NOW_MS)
+        verify(request, {"AKIDEXAMPLE": "other"}, now_ms=NOW_MS)
 
 
 def test_an_unknown_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     request = signed(monkeypatch, URLS[1], b"hello", key="ANOTHER")
     with pytest.raises(InvalidClientToken):
-        signatures.verify(request, KEYS, now_ms=NOW_MS)
+        verify(request, KEYS, now_ms=NOW_MS)
 
 
 def test_a_signature_for_another_service_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     request = signed(monkeypatch, URLS[1], b"hello", service="sns")
     with pytest.raises(SignatureDoesNotMatch):
-        signatures.verify(request, KEYS, now_ms=NOW_MS)
+        verify(request, KEYS, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("minutes", [-16, 16])
@@ -172,16 +182,16 @@ def test_old_and_early_signatures_are_refused(
     monkeypatch: pytest.MonkeyPatch, minutes: int
 ) -> None:
     request = signed(monkeypatch, URLS[1], b"hello")
-    signatures.verify(request, KEYS, now_ms=NOW_MS + 14 * 60_000)
+    verify(request, KEYS, now_ms=NOW_MS + 14 * 60_000)
     with pytest.raises(SignatureDoesNotMatch):
-        signatures.verify(request, KEYS, now_ms=NOW_MS + minutes * 60_000)
+        verify(request, KEYS, now_ms=NOW_MS + minutes * 60_000)
 
 
 def test_a_signed_address_lasts_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     request = signed(monkeypatch, URLS[1], b"", method="GET", is_presigned=True)
-    signatures.verify(request, KEYS, now_ms=NOW_MS + 299_000)
+    verify(request, KEYS, now_ms=NOW_MS + 299_000)
     with pytest.raises(SignatureDoesNotMatch):
-        signatures.verify(request, KEYS, now_ms=NOW_MS + 301_000)
+        verify(request, KEYS, now_ms=NOW_MS + 301_000)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +209,7 @@ def test_a_signed_address_lasts_as_long_as_it_says(monkeypatch: pytest.MonkeyPat
 def test_what_is_not_signed_is_refused(authorization: bytes, error: type[SqsError]) -> None:
     request = Request("POST", "/", headers={b"authorization": authorization, b"x-amz-date": b"x"})
     with pytest.raises(error):
-        signatures.verify(request, KEYS, now_ms=NOW_MS)
+        verify(request, KEYS, now_ms=NOW_MS)
 
 
 def test_nonsense_is_refused_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +227,7 @@ def test_nonsense_is_refused_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
         request.headers[name] = bytes(text)
         with suppress(SqsError):
             refused += 1
-            signatures.verify(request, KEYS, now_ms=NOW_MS)
+            verify(request, KEYS, now_ms=NOW_MS)
             refused -= 1
             assert signatures.claim_of(request) == signatures.claim_of(good)
             assert request.header(b"host").split() == good.header(b"host").split()

@@ -99,10 +99,7 @@ def _page_headers(text: bytes) -> bytes:
         b"default-src 'none'; script-src %s; style-src %s; connect-src 'self'; img-src data:; "
         b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'" % (script, style)
     )
-    return (
-        b"content-security-policy: %s\r\nx-content-type-options: nosniff\r\n"
-        b"x-frame-options: DENY\r\nreferrer-policy: no-referrer\r\n" % policy
-    )
+    return b"content-security-policy: %s\r\nx-frame-options: DENY\r\n" % policy
 
 
 def _inside(text: bytes, tag: bytes) -> bytes:
