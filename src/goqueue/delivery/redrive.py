@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import REDRIVEN_HEADER, Origin, read_origin, without_origin
-from goqueue.model.tenants import Sentence, Text, TopicName
+from goqueue.model.tenants import Sentence, Text, TopicName, name_beside, plain_name
 
 RATE_PER_S_MAX = 1_000_000
 LETTERS_NAMED_MAX = 1000  # dead letters that one job may list individually
@@ -174,7 +174,9 @@ class Redrive(msgspec.Struct, kw_only=True):
         """Return the topic that a letter goes to; None if it is not recorded."""
         if self.order.target_topic is not None:
             return self.order.target_topic
-        return None if letter.origin is None else letter.origin.topic
+        if letter.origin is None:
+            return None
+        return name_beside(self.dead_letter_topic, letter.origin.topic)
 
     def change(self, state: State, *, now_ms: int, what: str) -> None:
         self.state = state
@@ -197,7 +199,7 @@ def read_letter(partition: int, record: Record) -> Letter:
 def revived(letter: Letter, dead_letter_topic: str, *, redrive_id: str, now_ms: int) -> Record:
     """Return the original message for its topic, with a header that names the dead letter."""
     record = letter.record
-    source = f"{dead_letter_topic}/{letter.partition}/{record.offset}/{redrive_id}"
+    source = f"{plain_name(dead_letter_topic)}/{letter.partition}/{record.offset}/{redrive_id}"
     headers = (*without_origin(record.headers), (REDRIVEN_HEADER, source.encode()))
     return Record(record.key, record.value, headers, now_ms)
 

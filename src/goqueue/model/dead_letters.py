@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from goqueue.model.batch import Header
-from goqueue.model.tenants import Text
+from goqueue.model.tenants import Text, plain_name
 
 PREFIX = "goqueue-dead-"
 TOPIC_HEADER = PREFIX + "topic"
@@ -24,7 +24,10 @@ UNKNOWN = -1
 
 
 class Origin(NamedTuple):
-    """Where a message was dead-lettered from, for which group, why and when."""
+    """Where a message was dead-lettered from, for which group, why and when.
+
+    Headers are for clients, so they have the names that the clients of the topic's tenant see.
+    """
 
     topic: Text
     partition: int
@@ -37,10 +40,10 @@ class Origin(NamedTuple):
 
 def write_origin(origin: Origin) -> tuple[Header, ...]:
     return (
-        (TOPIC_HEADER, origin.topic.encode()),
+        (TOPIC_HEADER, plain_name(origin.topic).encode()),
         (PARTITION_HEADER, b"%d" % origin.partition),
         (OFFSET_HEADER, b"%d" % origin.offset),
-        (GROUP_HEADER, origin.group.encode()),
+        (GROUP_HEADER, plain_name(origin.group).encode()),
         (REASON_HEADER, origin.reason.encode()),
         (ATTEMPTS_HEADER, b"%d" % origin.attempts),
         (TIME_HEADER, b"%d" % origin.time_ms),

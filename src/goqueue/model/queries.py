@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.model.tenants import plain_name, prefix_of
 
 PREFIX = "__query~"
 QUERY_ID_LENGTH_MAX = 100
@@ -35,11 +36,22 @@ class Attempt(NamedTuple):
 
     @property
     def transactional_id(self) -> str:
-        return f"{PREFIX}{self.query_id}~{self.run}~{self.epoch}~{self.attempt}"
+        return f"{query_name(self.query_id)}~{self.run}~{self.epoch}~{self.attempt}"
+
+
+def query_name(query_id: str) -> str:
+    """Return what the transactional ids of a query begin with: its tenant comes first."""
+    return f"{prefix_of(query_id)}{PREFIX}{plain_name(query_id)}"
+
+
+def query_of_name(name: str) -> str | None:
+    """Return the query id in such a name; None if it is not one."""
+    plain = plain_name(name)
+    return prefix_of(name) + plain[len(PREFIX) :] if plain.startswith(PREFIX) else None
 
 
 def check_query_id(query_id: str) -> None:
-    if not _QUERY_ID.fullmatch(query_id):
+    if not _QUERY_ID.fullmatch(plain_name(query_id)):
         raise InvalidRequest(
             f"{query_id[:QUERY_ID_LENGTH_MAX]!r} is not a valid query id: use 1 to "
             f"{QUERY_ID_LENGTH_MAX} letters, digits, '.', '_' and '-'."
@@ -48,19 +60,23 @@ def check_query_id(query_id: str) -> None:
 
 def read_attempt(transactional_id: str) -> Attempt | None:
     """Parse a name; None for transactions that belong to no query."""
-    if not transactional_id.startswith(PREFIX):
+    plain = plain_name(transactional_id)
+    if not plain.startswith(PREFIX):
         return None
-    found = _NAME.fullmatch(transactional_id)
+    found = _NAME.fullmatch(plain)
     if found is None or int(found["run"]) > RUN_MAX or int(found["epoch"]) > EPOCH_MAX:
         raise InvalidRequest(
             f"{transactional_id[:260]!r} is not a name for a transaction of a query: use "
             f"{PREFIX}query~run~epoch~attempt, or a name without that prefix."
         )
-    return Attempt(found["query"], int(found["run"]), int(found["epoch"]), found["attempt"])
+    query_id = prefix_of(transactional_id) + found["query"]
+    return Attempt(query_id, int(found["run"]), int(found["epoch"]), found["attempt"])
 
 
 def routing_name(transactional_id: str) -> str:
     """The name that determines the coordinator: the query's, or the transactional id itself."""
-    if not transactional_id.startswith(PREFIX):
+    plain = plain_name(transactional_id)
+    if not plain.startswith(PREFIX):
         return transactional_id
-    return PREFIX + transactional_id[len(PREFIX) :].partition("~")[0]
+    query = PREFIX + plain[len(PREFIX) :].partition("~")[0]
+    return prefix_of(transactional_id) + query

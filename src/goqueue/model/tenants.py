@@ -38,6 +38,8 @@ class NameKind(Enum):
     TOPIC = "topic"
     GROUP = "group"
     TRANSACTIONAL_ID = "transactional id"
+    # As above, but None has the broker make one: `~acme~` inside, without a name.
+    NEW_TRANSACTIONAL_ID = "new transactional id"
     QUEUE = "queue"
     QUERY = "query"
     ROLE = "role"
@@ -58,6 +60,7 @@ Text = Annotated[str, NameKind.NONE]
 TopicName = Annotated[str, NameKind.TOPIC]
 GroupName = Annotated[str, NameKind.GROUP]
 TransactionalId = Annotated[str, NameKind.TRANSACTIONAL_ID]
+NewTransactionalId = Annotated[str | None, NameKind.NEW_TRANSACTIONAL_ID]
 QueueName = Annotated[str, NameKind.QUEUE]
 QueryId = Annotated[str, NameKind.QUERY]
 RoleName = Annotated[str, NameKind.ROLE]
@@ -89,6 +92,11 @@ def prefix_of(name: str) -> str:
         return ""
     found = _prefix.match(name)
     return "" if found is None else found[0]
+
+
+def is_bare_prefix(name: str) -> bool:
+    """Whether a name is nothing but the prefix of a tenant, which no client can send."""
+    return name != "" and prefix_of(name) == name
 
 
 def scope_of(name: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
-from goqueue.model.tenants import ContextName, Text
+from goqueue.model.tenants import ContextName, Text, plain_name, prefix_of
 
 CONTEXT_DEFAULT = "."
 CONTEXT_EVERYWHERE = ".__GLOBAL"  # its settings apply if neither subject nor context has any
@@ -32,10 +32,31 @@ class Subject(NamedTuple):
 
     @property
     def is_default_context(self) -> bool:
-        return self.context == CONTEXT_DEFAULT and not self.name
+        """Whether it means the default context, which each tenant has."""
+        return plain_context(self.context) == CONTEXT_DEFAULT and not self.name
 
 
 EVERYTHING = Subject(CONTEXT_DEFAULT, "")
+
+
+def plain_context(context: str) -> str:
+    """Return a context as the clients of its tenant see it: `.` for `.~acme~`."""
+    return f".{plain_name(context[1:])}"
+
+
+def default_context(name: str) -> str:
+    """Return the default context of the tenant to which a topic or group belongs."""
+    return f".{prefix_of(name)}"
+
+
+def is_same_tenant(context: str, other: str) -> bool:
+    return prefix_of(context[1:]) == prefix_of(other[1:])
+
+
+def of_whole_registry(context: str) -> tuple[Subject, Subject]:
+    """Return what means the whole registry of a tenant: its default context, and all of them."""
+    default = f".{prefix_of(context[1:])}"
+    return Subject(default, ""), Subject(default + CONTEXT_EVERYWHERE[1:], "")
 
 
 def context_prefix(context: str) -> str:
@@ -62,7 +83,7 @@ def check_subject(subject: Subject, *, is_for_settings: bool = False) -> None:
         raise _invalid(text, "that word is reserved")
     if not is_for_settings and not subject.name:
         raise _invalid(text, "it is empty")
-    if not is_for_settings and subject.context == CONTEXT_EVERYWHERE:
+    if not is_for_settings and plain_context(subject.context) == CONTEXT_EVERYWHERE:
         raise _invalid(text, "that context has settings only")
 
 

@@ -34,7 +34,14 @@ from goqueue.schemas.formats import (
     Reference,
     ResolvedReference,
 )
-from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, check_subject, read_subject
+from goqueue.schemas.names import (
+    CONTEXT_DEFAULT,
+    Subject,
+    check_subject,
+    is_same_tenant,
+    plain_context,
+    read_subject,
+)
 from goqueue.schemas.scopes import Mode, Scopes
 from goqueue.schemas.sources import Check, Source
 
@@ -335,9 +342,10 @@ class Registry:
     def _candidates(self, subject: Subject) -> Iterator[Subject]:
         """The subject, and those of the same name in other contexts if it is unqualified."""
         yield subject
-        if subject.context == CONTEXT_DEFAULT and subject.name:
-            for context in self.catalog.contexts()[1:]:
-                yield Subject(context, subject.name)
+        if plain_context(subject.context) == CONTEXT_DEFAULT and subject.name:
+            for context in self.catalog.contexts():
+                if context != subject.context and is_same_tenant(context, subject.context):
+                    yield Subject(context, subject.name)
 
     def _find_in(self, subject: Subject, number: int, *, with_deleted: bool) -> Version | None:
         if number == LATEST:

@@ -18,11 +18,11 @@ from goqueue.schemas.facts import (
     version_key,
 )
 from goqueue.schemas.names import (
-    CONTEXT_DEFAULT,
     CONTEXT_EVERYWHERE,
-    EVERYTHING,
     Subject,
     check_subject,
+    is_same_tenant,
+    plain_context,
 )
 from goqueue.schemas.registry import (
     LATEST,
@@ -200,9 +200,9 @@ def _emptied(registry: Registry, subject: Subject) -> list[Change]:
 def _is_within(name: Subject, scope: Subject) -> bool:
     if scope.name:
         return name == scope
-    if scope.context == CONTEXT_EVERYWHERE:
-        return True
-    return name.context == (CONTEXT_DEFAULT if scope == EVERYTHING else scope.context)
+    if plain_context(scope.context) == CONTEXT_EVERYWHERE:
+        return is_same_tenant(name.context, scope.context)
+    return name.context == scope.context
 
 
 def _gone(version: Version) -> Change:

@@ -19,9 +19,8 @@ from goqueue.model.tenants import SubjectReference, Text
 from goqueue.schemas.facts import ConfigFact, GoneConfig, GoneMode, ModeFact
 from goqueue.schemas.names import (
     CONTEXT_DEFAULT,
-    CONTEXT_EVERYWHERE,
-    EVERYTHING,
     Subject,
+    of_whole_registry,
     read_subject,
 )
 
@@ -176,7 +175,8 @@ class Scopes:
 
     def mode(self, subject: Subject) -> Mode:
         """The mode in effect for the subject."""
-        if self._modes.get(str(EVERYTHING)) is Mode.READONLY_OVERRIDE:
+        whole, _ = of_whole_registry(subject.context)
+        if self._modes.get(str(whole)) is Mode.READONLY_OVERRIDE:
             return Mode.READONLY_OVERRIDE
         known = (self._modes[name] for name in _scopes(subject) if name in self._modes)
         return next(known, MODE_DEFAULT)
@@ -268,7 +268,7 @@ def read_mode(text: str) -> Mode:
 
 
 def _is_widest(subject: Subject) -> bool:
-    return subject == EVERYTHING or subject == Subject(CONTEXT_EVERYWHERE, "")
+    return subject in of_whole_registry(subject.context)
 
 
 def _scopes(subject: Subject) -> Iterator[str]:
@@ -276,4 +276,4 @@ def _scopes(subject: Subject) -> Iterator[str]:
     yield str(subject)
     if subject.name:
         yield str(Subject(subject.context, ""))
-    yield str(Subject(CONTEXT_EVERYWHERE, ""))
+    yield str(of_whole_registry(subject.context)[1])

@@ -312,6 +312,10 @@ def _plain_reference(space: Namespace, text: str) -> str:
     return space.strip_subject(text) if text.startswith(":.") else text
 
 
+def _new_name(space: Namespace, name: str | None) -> str | None:
+    return space.prefix or None if name is None else _name(space, name)
+
+
 _topic = _refusing(Namespace.add, _bad_topic)
 _name = _refusing(Namespace.add, _bad_name)
 
@@ -320,6 +324,7 @@ INWARD: dict[NameKind, Callable[[Namespace, Any], Any]] = {
     NameKind.TOPIC: _topic,
     NameKind.GROUP: _refusing(Namespace.add, _bad_group),
     NameKind.TRANSACTIONAL_ID: _name,
+    NameKind.NEW_TRANSACTIONAL_ID: _new_name,
     NameKind.QUEUE: _topic,
     NameKind.QUERY: _name,
     NameKind.ROLE: _name,
@@ -341,6 +346,7 @@ OUTWARD: dict[NameKind, Callable[[Namespace, Any], Any]] = {
     NameKind.TOPIC: Namespace.strip,
     NameKind.GROUP: Namespace.strip,
     NameKind.TRANSACTIONAL_ID: Namespace.strip,
+    NameKind.NEW_TRANSACTIONAL_ID: Namespace.strip,
     NameKind.QUEUE: Namespace.strip,
     NameKind.QUERY: Namespace.strip,
     NameKind.ROLE: Namespace.strip,

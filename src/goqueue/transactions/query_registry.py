@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from goqueue.config import TransactionSettings
 from goqueue.model.errors import GoQueueError, InvalidRequest
-from goqueue.model.queries import PREFIX, read_attempt
+from goqueue.model.queries import query_of_name, read_attempt
 from goqueue.transactions import steps
 from goqueue.transactions.deadlines import Deadlines
 from goqueue.transactions.effects import Effect, Persist, Reply
@@ -41,7 +41,7 @@ class QueryRegistry(TransactionRegistry):
 
     def __contains__(self, name: str) -> bool:
         """Whether this transactional id, or this query with its key prefix, exists."""
-        is_query = name.startswith(PREFIX) and name[len(PREFIX) :] in self._queries
+        is_query = query_of_name(name) in self._queries
         return is_query or super().__contains__(name)
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ from goqueue.loop.promise import Promise, promised, start
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.dead_letters import read_origin, without_origin
 from goqueue.model.errors import GoQueueError, RedriveActive, RedriveEnded, UnknownRedrive
-from goqueue.model.tenants import QueueName, Sentence, Text
+from goqueue.model.tenants import QueueName, Sentence, Text, name_beside
 from goqueue.partition import Partition
 
 JOB_KIND = "queue-move"
@@ -308,7 +308,8 @@ class NamedQueueMoves:
             target = self._named_queues.find(job.target)
             return None if target is None else target.topic
         origin = read_origin(message.record.headers)
-        return None if origin is None else homes.get(origin.group)
+        group = None if origin is None else name_beside(job.queue, origin.group)
+        return None if group is None else homes.get(group)
 
     def _pause(self, wait_ms: int) -> Promise[None]:
         promise: Promise[None] = Promise()

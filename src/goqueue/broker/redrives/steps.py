@@ -19,6 +19,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, UnknownTopicId
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.tenants import name_beside
 
 STEP_LETTERS_MAX = 500
 RETRY_MS = 1000
@@ -67,7 +68,8 @@ def by_target(
 def target_partition(letter: Letter, topic: Topic, name: str | None) -> int:
     """Return the original partition if the letter goes back there; else that of its key."""
     count, origin = len(topic.partitions), letter.origin
-    if origin is not None and origin.topic == name and 0 <= origin.partition < count:
+    home = None if origin is None else name_beside(topic.name, origin.topic)
+    if origin is not None and home == name and 0 <= origin.partition < count:
         return origin.partition
     if letter.record.key is not None:
         return partition_of_key(letter.record.key, count)

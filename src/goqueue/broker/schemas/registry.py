@@ -37,7 +37,7 @@ from goqueue.schemas.catalog import Content, Version
 from goqueue.schemas.drafts import Request
 from goqueue.schemas.facts import Change, read_gone, to_record
 from goqueue.schemas.formats import Schema, SchemaKind, protobuf_serialized
-from goqueue.schemas.names import CONTEXT_DEFAULT, Subject
+from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, is_same_tenant
 from goqueue.schemas.registry import LATEST, Registry, unknown_version
 from goqueue.schemas.scopes import Config, Mode
 from goqueue.schemas.sources import Check
@@ -85,9 +85,10 @@ class Schemas:
         """The schema with an id; None if there is none."""
         return self._loaded().catalog.content(context, schema_id)
 
-    def schema_by_guid(self, guid: str) -> Content | None:
-        """The schema with a guid, in whichever context has it."""
-        return next(self._loaded().find_guid(guid), None)
+    def schema_by_guid(self, guid: str, *, context: str = CONTEXT_DEFAULT) -> Content | None:
+        """The schema with a guid, in whichever context of the same tenant has it."""
+        found = self._loaded().find_guid(guid)
+        return next((one for one in found if is_same_tenant(one.context, context)), None)
 
     def read(self, content: Content) -> Schema:
         """The parsed schema of an id; parsing it the first time takes a moment."""

@@ -21,6 +21,7 @@ from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.topics.topics import Topic
 from goqueue.model.batch import Header, Record, decode_records, unpack_payload
 from goqueue.model.errors import InvalidSchema, SchemaMismatch
+from goqueue.model.tenants import plain_name
 from goqueue.partition.rules import check_produced
 from goqueue.schemas.catalog import Content
 from goqueue.schemas.formats import (
@@ -32,6 +33,7 @@ from goqueue.schemas.formats import (
     record_name,
     validator,
 )
+from goqueue.schemas.names import Subject, default_context
 
 VALIDATORS_MAX = 256  # compiled schemas cached
 TOPICS_MAX = 10_000  # whose schemas are cached at a time
@@ -63,10 +65,11 @@ class Rules(NamedTuple):
 class _Part:
     """The keys or the values of one topic, with cached results for their schemas."""
 
-    __slots__ = ("header", "known", "name", "strategy", "topic")
+    __slots__ = ("context", "header", "known", "name", "strategy", "topic")
 
     def __init__(self, topic: str, strategy: Strategy, *, is_key: bool) -> None:
-        self.topic = topic
+        self.topic = plain_name(topic)
+        self.context = default_context(topic)
         self.strategy = strategy
         self.name = "key" if is_key else "value"
         self.header = f"__{self.name}_schema_id"
@@ -76,10 +79,14 @@ class _Part:
     def subject(self, record: str) -> str:
         """Where a schema must be registered; empty if a record has no name to derive it from."""
         if self.strategy is Strategy.TOPIC:
-            return f"{self.topic}-{self.name}"
+            return self._subject(f"{self.topic}-{self.name}")
         if not record:
             return ""
-        return record if self.strategy is Strategy.RECORD else f"{self.topic}-{record}"
+        is_plain = self.strategy is Strategy.RECORD
+        return self._subject(record if is_plain else f"{self.topic}-{record}")
+
+    def _subject(self, name: str) -> str:
+        return str(Subject(self.context, name))
 
 
 class _Asked(NamedTuple):
@@ -175,10 +182,10 @@ class Validation:
         """The validator of payloads with this schema, or why none is valid."""
         if len(frame) == _GUID_FRAME_BYTES:
             told = str(UUID(bytes=frame[1:]))
-            content = self._schemas.schema_by_guid(told)
+            content = self._schemas.schema_by_guid(told, context=part.context)
         elif len(frame) == _FRAME_BYTES and frame[0] == 0:
             told = str(int.from_bytes(frame[1:], "big"))
-            content = self._schemas.schema_by_id(int(told))
+            content = self._schemas.schema_by_id(int(told), context=part.context)
         else:
             return (
                 f"The {part.name} does not begin with a zero byte and the four bytes of a schema's "

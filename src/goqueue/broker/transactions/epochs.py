@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.loop.promise import Promise, start
 from goqueue.model.names import ProducerIdentity
-from goqueue.model.queries import PREFIX, check_query_id
+from goqueue.model.queries import check_query_id, query_name
 from goqueue.transactions import CommitEpoch, EpochOutcome, QueryView
 
 
@@ -28,7 +28,7 @@ class Epochs:
 
     async def _open(self, query_id: str, run_name: str) -> QueryView:
         await self._transactions.ensure_topic()
-        name = PREFIX + query_id
+        name = query_name(query_id)
         self._transactions.check_room(name)
         opened: Promise[QueryView] = self._transactions.call(
             name, lambda one, **at: one.open_query(query_id, run_name, **at)
@@ -52,9 +52,9 @@ class Epochs:
             query_id=query_id, run=run, epoch=epoch, prepared=tuple(prepared), is_last=is_last
         )
         return self._transactions.call(
-            PREFIX + query_id, lambda one, **at: one.commit_epoch(call, **at)
+            query_name(query_id), lambda one, **at: one.commit_epoch(call, **at)
         )
 
     def describe(self, query_id: str) -> QueryView:
         """Raise UnknownTransaction when there is no such query."""
-        return self._transactions.coordinator_of(PREFIX + query_id).describe_query(query_id)
+        return self._transactions.coordinator_of(query_name(query_id)).describe_query(query_id)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.loop.clock import Clock
 from goqueue.model.errors import GoQueueError, NotCoordinator
+from goqueue.model.tenants import prefix_of
 from goqueue.transactions import TransactionState
 
 # Names are reused, because all recently used names are remembered; but not at once, so that a
@@ -30,31 +31,40 @@ class GeneratedNames:
         self._clock = clock
         self._transactions = transactions
         self._new_id = new_id
-        self._reusable: list[str] = []
+        self._reusable: dict[str, list[str]] = {}  # by the prefix of their tenant
         self._scanned_ms = -SCAN_PAUSE_MS
 
-    def next(self) -> str:
-        """Return a name that was used long ago, or a new one."""
+    def next(self, tenant_prefix: str = "") -> str:
+        """Return a name of a tenant that was used long ago, or a new one."""
         now_ms = self._clock.now_ms()
-        if not self._reusable and not 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
-            self._scanned_ms = now_ms
-            self._reusable = [
-                one.transactional_id
-                for one in self._transactions.all(states=_RESTING)
-                if one.transactional_id.startswith(GENERATED_PREFIX)
-                and one.updated_ms + max(GENERATED_REST_MS, one.timeout_ms) <= now_ms
-            ]
-        while self._reusable:
-            name = self._reusable.pop()
+        if tenant_prefix not in self._reusable:
+            self._find_reusable(now_ms)
+        reusable = self._reusable.pop(tenant_prefix, [])
+        while reusable:
+            name = reusable.pop()
             if self._is_resting(name, now_ms):
+                if reusable:
+                    self._reusable[tenant_prefix] = reusable
                 return name
         for _ in range(GENERATED_TRIES_MAX):
-            name = GENERATED_PREFIX + self._new_id().hex()
+            name = tenant_prefix + GENERATED_PREFIX + self._new_id().hex()
             if self._transactions.is_here(name):
                 return name
         raise NotCoordinator(
             "This node coordinates no transactions now; retry, or give a transactional id."
         )
+
+    def _find_reusable(self, now_ms: int) -> None:
+        """Collect names that were used long ago, but not too often."""
+        if 0 <= now_ms - self._scanned_ms < SCAN_PAUSE_MS:
+            return
+        self._scanned_ms = now_ms
+        self._reusable = {}
+        for one in self._transactions.all(states=_RESTING):
+            prefix = prefix_of(one.transactional_id)
+            is_ours = one.transactional_id.startswith(prefix + GENERATED_PREFIX)
+            if is_ours and one.updated_ms + max(GENERATED_REST_MS, one.timeout_ms) <= now_ms:
+                self._reusable.setdefault(prefix, []).append(one.transactional_id)
 
     def _is_resting(self, name: str, now_ms: int) -> bool:
         try:

@@ -35,6 +35,7 @@ from goqueue.model.errors import (
     StorageFailed,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.tenants import is_bare_prefix, plain_name
 from goqueue.transactions import TransactionState, TransactionView
 
 # A begin under a name whose last transaction is still completing is retried this often.
@@ -111,7 +112,9 @@ class Transacting:
 
     async def _begin(self, transactional_id: str | None, timeout_ms: int) -> Transaction:
         await self._transactions.ensure_topic()
-        name = self._names.next() if transactional_id is None else transactional_id
+        name = transactional_id or ""
+        if transactional_id is None or is_bare_prefix(transactional_id):
+            name = self._names.next(name)
         for _ in range(BEGIN_TRIES_MAX):
             try:
                 identity = await self._transactions.initialise(name, timeout_ms=timeout_ms)
@@ -256,7 +259,7 @@ def _check_name(transactional_id: str) -> None:
             f"A transactional id must have 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes, not "
             f"{len(transactional_id.encode())}."
         )
-    if transactional_id.startswith(GENERATED_PREFIX):
+    if plain_name(transactional_id).startswith(GENERATED_PREFIX):
         raise InvalidRequest(
             f"Transactional ids that begin with {GENERATED_PREFIX!r} are reserved for the broker; "
             "choose another, or leave it out."

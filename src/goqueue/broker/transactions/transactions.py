@@ -36,7 +36,7 @@ from goqueue.model.errors import (
     UnknownTransaction,
 )
 from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
-from goqueue.model.queries import PREFIX, routing_name
+from goqueue.model.queries import query_of_name, routing_name
 from goqueue.partition import Partition
 from goqueue.transactions import (
     EPOCH_LAST,
@@ -443,9 +443,8 @@ class Transactions:
         shard = self.shards.find(routing_name(transactional_id))
         if shard is not None:
             return shard
-        query_id = transactional_id.removeprefix(PREFIX)
-        is_query = query_id != transactional_id
-        raise unknown_query(query_id) if is_query else unknown(transactional_id)
+        query_id = query_of_name(transactional_id)
+        raise unknown(transactional_id) if query_id is None else unknown_query(query_id)
 
     def _of_producer(self, producer_id: int) -> TransactionView | None:
         for shard in self.shards:

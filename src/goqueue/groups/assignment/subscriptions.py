@@ -10,6 +10,7 @@ import re2
 
 from goqueue.groups.limits import REGEX_MEMORY_BYTES_MAX
 from goqueue.model.errors import InvalidRegularExpression
+from goqueue.model.tenants import prefix_of
 
 INTERNAL_PREFIX = "__"  # internal topics are only read by name, not by a pattern
 
@@ -17,17 +18,20 @@ INTERNAL_PREFIX = "__"  # internal topics are only read by name, not by a patter
 class TopicRegex:
     """A regular expression and the topics it currently matches."""
 
-    def __init__(self, text: str, topics: Iterable[str]) -> None:
+    def __init__(self, text: str, topics: Iterable[str], *, tenant_prefix: str = "") -> None:
+        """It matches topics of one tenant, by the names that its clients see."""
         self._pattern = compile_regex(text)
+        self._tenant_prefix = tenant_prefix
         self.topics = frozenset(filter(self._matches, topics))
 
     def refresh(self, *, added: Iterable[str], removed: Iterable[str]) -> None:
         self.topics = (self.topics | frozenset(filter(self._matches, added))) - frozenset(removed)
 
     def _matches(self, topic: str) -> bool:
-        if topic.startswith(INTERNAL_PREFIX):
+        if prefix_of(topic) != self._tenant_prefix:
             return False
-        return self._pattern.fullmatch(topic) is not None
+        plain = topic[len(self._tenant_prefix) :]
+        return not plain.startswith(INTERNAL_PREFIX) and self._pattern.fullmatch(plain) is not None
 
 
 @lru_cache(maxsize=1_024)

@@ -41,6 +41,7 @@ from goqueue.model.errors import (
     MemberIdRequired,
     UnknownMember,
 )
+from goqueue.model.tenants import prefix_of
 
 
 class ClassicMembership:
@@ -147,7 +148,9 @@ class ClassicMembership:
     def is_subscribed(self, topic: str) -> bool:
         if self.state is GroupState.EMPTY:
             return False
-        return self.rebalance.subscribed is None or topic in self.rebalance.subscribed
+        # Members name topics as their clients see them.
+        plain = topic.removeprefix(prefix_of(self.group.group_id))
+        return self.rebalance.subscribed is None or plain in self.rebalance.subscribed
 
     def describe(self) -> GroupDescription:
         protocol_name = self.rebalance.protocol_name if self.state is GroupState.STABLE else ""

@@ -80,7 +80,7 @@ class ClassicMembers:
             SyncResult(
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=member.protocols[0][0],
-                assignment=encode_assignment(member.assigned),
+                assignment=encode_assignment(member.assigned, group_id=self._group.group_id),
             ),
         )
 
@@ -113,7 +113,7 @@ class ClassicMembers:
                 f"protocol type {call.protocol_type!r} cannot join it."
             )
         self._check_agreement(call.protocols)
-        return read_subscription(call.protocols)
+        return read_subscription(call.protocols, self._group.group_id)
 
     def _check_agreement(self, protocols: Protocols) -> None:
         """Refuse protocols under which the classic members could not continue after a downgrade."""
@@ -198,10 +198,10 @@ class ClassicMembers:
         return LeftMember(member_id=leaving.member_id, instance_id=leaving.instance_id, error=error)
 
 
-def read_subscription(protocols: Protocols) -> Subscription:
+def read_subscription(protocols: Protocols, group_id: str) -> Subscription:
     """The subscription of a classic member, the same under each of its protocols."""
     try:
-        return decode_subscription(protocols[0][1])
+        return decode_subscription(protocols[0][1], group_id=group_id)
     except MalformedRequest as error:
         raise InconsistentProtocol(
             "The subscription of a classic member cannot be read, "

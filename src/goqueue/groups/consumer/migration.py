@@ -66,15 +66,16 @@ def downgrade(group: Group, consumer: ConsumerMembership, now_ms: int) -> Classi
     classic.rebalance.protocol_type = PROTOCOL_TYPE
     consumer.close(rebalance_in_progress(group.group_id))
     for member in reconciler.members.values():
-        classic.rebalance.revive(_to_classic_record(member))
+        classic.rebalance.revive(_to_classic_record(member, group.group_id))
     group.membership = classic
     classic.rebalance.resume_after_downgrade(now_ms)
     return classic
 
 
 def _to_consumer(member: ClassicMember, reconciler: Reconciler) -> ConsumerMember:
-    subscription = read_subscription(member.protocols)
-    held = NO_PARTITIONS if member.is_new else _read_assignment(member)
+    group_id = reconciler.group.group_id
+    subscription = read_subscription(member.protocols, group_id)
+    held = NO_PARTITIONS if member.is_new else _read_assignment(member, group_id)
     converted = reconciler.new_member(member.member_id, member.session_timeout_ms)
     converted.load(
         MemberRecord(
@@ -107,9 +108,9 @@ def _settle_claims(members: list[ConsumerMember]) -> None:
         taken |= member.revoking
 
 
-def _read_assignment(member: ClassicMember) -> Partitions:
+def _read_assignment(member: ClassicMember, group_id: str) -> Partitions:
     try:
-        return decode_assignment(member.assignment)
+        return decode_assignment(member.assignment, group_id=group_id)
     except MalformedRequest as error:
         raise InconsistentProtocol(
             f"The assignment of member {member.member_id!r} cannot be read, "
@@ -117,7 +118,7 @@ def _read_assignment(member: ClassicMember) -> Partitions:
         ) from error
 
 
-def _to_classic_record(member: ConsumerMember) -> MemberRecord:
+def _to_classic_record(member: ConsumerMember, group_id: str) -> MemberRecord:
     return MemberRecord(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -126,6 +127,6 @@ def _to_classic_record(member: ConsumerMember) -> MemberRecord:
         session_timeout_ms=member.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         protocols=member.protocols,
-        assignment=encode_assignment(member.held),
+        assignment=encode_assignment(member.held, group_id=group_id),
         epoch=member.epoch,
     )

@@ -23,6 +23,7 @@ from goqueue.groups.refusals import fenced_instance, group_full
 from goqueue.groups.results import GroupState, GroupType
 from goqueue.groups.timers import NEVER, Timer
 from goqueue.model.errors import IllegalGeneration, StaleMemberEpoch, UnknownMember
+from goqueue.model.tenants import prefix_of
 
 
 class Reconciler:
@@ -263,7 +264,9 @@ class Reconciler:
 
     def watch_regex(self, text: str) -> None:
         if text and text not in self.regexes:
-            self.regexes[text] = TopicRegex(text, self.group.context.topics)
+            self.regexes[text] = TopicRegex(
+                text, self.group.context.topics, tenant_prefix=prefix_of(self.group.group_id)
+            )
 
     def _forget_unused_regexes(self) -> None:
         if self.regexes:

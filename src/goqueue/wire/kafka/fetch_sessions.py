@@ -25,6 +25,8 @@ _EPOCH_MAX = (1 << 31) - 1
 # A topic by name in older versions, by id in newer ones.
 TopicRef = str | bytes
 PartitionRef = tuple[TopicRef, int]
+Owner = tuple[str, str]  # a tenant and a principal: only they continue their sessions
+NOBODY: Owner = ("", "")
 
 
 class SessionPartition:
@@ -39,10 +41,11 @@ class SessionPartition:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "id", "partitions", "uses_topic_ids")
+    __slots__ = ("epoch", "id", "owner", "partitions", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, owner: Owner) -> None:
         self.id = session_id
+        self.owner = owner
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
         self.partitions: OrderedDict[PartitionRef, SessionPartition] = OrderedDict()
@@ -82,25 +85,32 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession | None:
+    def open(
+        self, request: FetchRequest, *, uses_topic_ids: bool, owner: Owner = NOBODY
+    ) -> FetchSession | None:
         """Open a session for a full request; None if the client wants none."""
-        self._sessions.pop(request.session_id, None)
+        known = self._sessions.get(request.session_id)
+        if known is not None and known.owner == owner:
+            del self._sessions[request.session_id]
         if request.session_epoch != INITIAL_EPOCH or not request.topics or not self._sessions_max:
             return None
         session_id = self._random.randint(1, _EPOCH_MAX)
         while session_id in self._sessions:
             session_id = self._random.randint(1, _EPOCH_MAX)
-        session = FetchSession(session_id, uses_topic_ids)
+        session = FetchSession(session_id, uses_topic_ids, owner)
         session.update(request)
         self._sessions[session_id] = session
         if len(self._sessions) > self._sessions_max:
             self._sessions.popitem(last=False)
         return session
 
-    def resume(self, request: FetchRequest, *, uses_topic_ids: bool) -> FetchSession:
+    def resume(
+        self, request: FetchRequest, *, uses_topic_ids: bool, owner: Owner = NOBODY
+    ) -> FetchSession:
         """The session of an incremental request, updated from it."""
         session = self._sessions.get(request.session_id)
-        if session is None or session.uses_topic_ids != uses_topic_ids:
+        is_ours = session is not None and session.owner == owner
+        if session is None or not is_ours or session.uses_topic_ids != uses_topic_ids:
             raise UnknownFetchSession(f"Fetch session {request.session_id} is not known here.")
         if request.session_epoch != session.epoch:
             raise InvalidFetchSessionEpoch(

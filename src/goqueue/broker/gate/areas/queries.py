@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.gate.operation import Area, Arguments, operation
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.queries import PREFIX
+from goqueue.model.queries import query_name
 from goqueue.model.session import Session
 from goqueue.model.tenants import QueryId, Text, TransactionHandle
 from goqueue.transactions import EpochOutcome, QueryView
@@ -21,11 +21,11 @@ __all__ = ["EpochOutcome", "QueriesArea", "QueryView"]
 
 def _transactional_ids_of_query(arguments: Arguments) -> Iterable[Resource]:
     """Access to a query is granted by the common prefix of its transactional ids."""
-    return (Resource(ResourceKind.TRANSACTIONAL_ID, PREFIX + arguments["query_id"]),)
+    return (Resource(ResourceKind.TRANSACTIONAL_ID, query_name(arguments["query_id"])),)
 
 
 def _coordinator(broker: Broker, arguments: Arguments) -> int:
-    return broker.transactions.owner_of(PREFIX + arguments["query_id"])
+    return broker.transactions.owner_of(query_name(arguments["query_id"]))
 
 
 class QueriesArea(Area):

@@ -24,12 +24,19 @@ from goqueue.model.tenants import (
     SubjectName,
     SubjectPrefix,
     Text,
+    prefix_of_tenant,
 )
 from goqueue.schemas import listing
 from goqueue.schemas.catalog import Content, Version
 from goqueue.schemas.drafts import Request
 from goqueue.schemas.formats import Reference, SchemaKind
-from goqueue.schemas.names import ALL_CONTEXTS, CONTEXT_DEFAULT, Subject, read_subject
+from goqueue.schemas.names import (
+    ALL_CONTEXTS,
+    CONTEXT_DEFAULT,
+    Subject,
+    is_same_tenant,
+    read_subject,
+)
 from goqueue.schemas.registry import LATEST, VERSION_NUMBER_MAX, Registry
 from goqueue.schemas.scopes import Config, ConfigChange, Mode, read_level, read_mode
 from goqueue.schemas.views import SchemaView, VersionView, view_of_schema, view_of_version
@@ -79,6 +86,11 @@ def _scope(subject: Subject) -> Resource:
     if subject.is_default_context:
         return CLUSTER
     return Resource(ResourceKind.SUBJECT, str(subject))
+
+
+def default_context(session: Session) -> str:
+    """Return the default context of a session's tenant."""
+    return f".{prefix_of_tenant(session.tenant)}"
 
 
 def _leader(broker: Broker, _: Arguments) -> int:
@@ -293,7 +305,7 @@ class SchemasArea(Area):
         """Return the schema of an id, in the context of a subject if one is named."""
 
         def ask(registry: Registry) -> tuple[Content, Version | None, int]:
-            named = None if subject is None else registry.scopes.resolve(subject)
+            named = self._named(session, registry, subject)
             content = self._found(session, Action.READ, registry.find_id(schema_id, named))
             versions = [one for one in content.versions.values() if one.subject == named]
             newest_id = registry.catalog.next_id(content.context) - 1
@@ -314,7 +326,7 @@ class SchemasArea(Area):
         """Return the subjects and versions that have the schema of an id."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
-            named = None if subject is None else registry.scopes.resolve(subject)
+            named = self._named(session, registry, subject)
             content = self._found(session, Action.DESCRIBE, registry.find_id(schema_id, named))
             return [
                 one.key
@@ -329,7 +341,7 @@ class SchemasArea(Area):
         """Return the schema of a guid."""
 
         def ask(registry: Registry) -> Content:
-            return self._found(session, Action.READ, listing.with_guid(registry, guid)[0])
+            return self._found(session, Action.READ, self._with_guid(session, registry, guid)[0])
 
         content = await self._broker.schemas.look(ask)
         return view_of_schema(content, await self._text(content, form))
@@ -339,7 +351,7 @@ class SchemasArea(Area):
         """Return the contexts that have a guid, with its id in each."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
-            found = listing.with_guid(registry, guid)
+            found = self._with_guid(session, registry, guid)
             self._found(session, Action.DESCRIBE, found[0])
             return [(one.context, one.id) for one in found]
 
@@ -413,15 +425,36 @@ class SchemasArea(Area):
     ) -> Sequence[ContextName]:
         """Return contexts whose names begin with a prefix, the default one first."""
         found = await self._broker.schemas.look(lambda registry: registry.catalog.contexts())
+        default = default_context(session)
         shown = [
             one
-            for one in found
+            for one in (default, *(one for one in found if one != default))
             if one.startswith(prefix)
+            and self._is_shown(session, one)
             and self._may(session, Action.DESCRIBE, _scope(Subject(one, "")))
         ]
         return shown[offset : offset + limit]
 
     # Helpers
+
+    def _is_shown(self, session: Session, context: str) -> bool:
+        """Whether a context is one of the session's tenant, or the session is an operator's."""
+        space = self._authoriser.namespaces.of(session)
+        return space is None or is_same_tenant(context, default_context(session))
+
+    def _named(self, session: Session, registry: Registry, subject: Subject | None) -> Subject:
+        """Return the subject in whose context an id is looked up: by default, the default one."""
+        if subject is None:
+            return Subject(default_context(session), "")
+        return registry.scopes.resolve(subject)
+
+    def _with_guid(self, session: Session, registry: Registry, guid: str) -> list[Content]:
+        """Return the schemas with a guid, one for each context that the session can see."""
+        found = listing.with_guid(registry, guid)
+        shown = [one for one in found if self._is_shown(session, one.context)]
+        if not shown:
+            raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {guid[:100]} not found")
+        return shown
 
     def _resolve(
         self, session: Session, action: Action, registry: Registry, subject: Subject

@@ -56,10 +56,12 @@ from goqueue.model.tenants import (
     GroupName,
     NamePattern,
     NamePrefix,
+    NewTransactionalId,
     Text,
     TopicName,
     TransactionalId,
     TransactionHandle,
+    is_bare_prefix,
 )
 from goqueue.transactions import TransactionState, TransactionView
 
@@ -95,7 +97,9 @@ def _transactional_id_of_transaction(arguments: Arguments) -> Iterable[Resource]
 def _transactional_id_to_begin(arguments: Arguments) -> Iterable[Resource]:
     """Access to generated names is granted by their common prefix."""
     name = arguments["transactional_id"]
-    return (Resource(ResourceKind.TRANSACTIONAL_ID, GENERATED_PREFIX if name is None else name),)
+    if name is None or is_bare_prefix(name):
+        name = (name or "") + GENERATED_PREFIX
+    return (Resource(ResourceKind.TRANSACTIONAL_ID, name),)
 
 
 def _topics_of_messages(arguments: Arguments) -> Iterable[Resource]:
@@ -118,7 +122,7 @@ def _coordinator_of_transaction(broker: Broker, arguments: Arguments) -> int:
 def _coordinator_to_begin(broker: Broker, arguments: Arguments) -> int:
     """Without a name, a name is generated that this node coordinates, if it coordinates any."""
     name = arguments["transactional_id"]
-    if name is None:
+    if name is None or is_bare_prefix(name):
         return broker.transactions.owner_of_any()
     return broker.transactions.owner_of(name)
 
@@ -140,7 +144,7 @@ class TransactionsArea(Area):
 
     @operation(Action.WRITE, _transactional_id_to_begin, owner=_coordinator_to_begin)
     async def begin(
-        self, session: Session, *, transactional_id: TransactionalId | None, timeout_ms: int
+        self, session: Session, *, transactional_id: NewTransactionalId, timeout_ms: int
     ) -> Begun:
         """Begin a transaction; abort the last one of the same transactional id."""
         transacting = self._broker.transacting

@@ -89,9 +89,11 @@ def _session(
 ) -> FetchSession | None:
     if call.version < _FIRST_VERSION_WITH_SESSIONS:
         return None
+    owner = (call.session.tenant, call.session.principal)
+    sessions = front.fetch_sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-        return front.fetch_sessions.open(request, uses_topic_ids=uses_topic_ids)
-    return front.fetch_sessions.resume(request, uses_topic_ids=uses_topic_ids)
+        return sessions.open(request, uses_topic_ids=uses_topic_ids, owner=owner)
+    return sessions.resume(request, uses_topic_ids=uses_topic_ids, owner=owner)
 
 
 Place = tuple[PartitionRef, FetchPartition]
