@@ -23,6 +23,7 @@ COMMANDS = (
     "schedule",
     "schema",
     "txn",
+    "audit",
     "user",
     "key",
     "cluster",

@@ -230,8 +230,12 @@ class Authentication:
     def _observe(
         self, session: Session, user: str, mechanism: str, error: GoQueueError | None = None
     ) -> None:
-        if self._observer is not None:
-            self._observer.authenticated(session, user, mechanism=mechanism, error=error)
+        if self._observer is None:
+            return
+        known = self._identities.users.get(user)
+        if known is not None and known.tenant:
+            session = msgspec.structs.replace(session, tenant=known.tenant)
+        self._observer.authenticated(session, user, mechanism=mechanism, error=error)
 
     def succeeded(self, session: Session, user: str, mechanism: str) -> Session:
         """Return the session of a user with a password, unless it was just deleted or disabled."""

@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 
 from goqueue.broker.gate.areas.access import AccessArea
 from goqueue.broker.gate.areas.acls import AclsArea
+from goqueue.broker.gate.areas.audit import AuditArea
 from goqueue.broker.gate.areas.cluster import ClusterArea
 from goqueue.broker.gate.areas.configs import ConfigsArea
 from goqueue.broker.gate.areas.dead_letters import DeadLettersArea
@@ -67,6 +68,7 @@ class Gate:
         self.authentication = authentication
         self.access = AccessArea(dispatcher)
         self.acls = AclsArea(dispatcher)
+        self.audit = AuditArea(dispatcher)
         self.cluster = ClusterArea(dispatcher)
         self.configs = ConfigsArea(dispatcher)
         self.group_offsets = GroupOffsetsArea(dispatcher)

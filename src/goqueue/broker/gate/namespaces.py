@@ -46,6 +46,8 @@ class Namespaces:
         self._on_change: list[Callable[[], None]] = []
         # Whether access control is on. Without it, everybody in the default tenant is an operator.
         self.has_policy: Callable[[], bool] = lambda: False
+        # Called when a tenant's user is refused something for its tenant's sake.
+        self.refused: Callable[[Session, Action], None] = lambda session, action: None
         log.on_applied(self._applied)
 
     def on_change(self, changed: Callable[[], None]) -> None:
@@ -86,8 +88,10 @@ class Namespaces:
         if state is TenantState.ACTIVE:
             return
         if state is not TenantState.READ_ONLY:
+            self.refused(session, action)
             raise TenantSuspended
         if action in _WRITES:
+            self.refused(session, action)
             raise TenantSuspended(
                 "Your tenant may only read; ask an operator to activate it before you write."
             )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -95,6 +95,7 @@ class Authoriser:
         self.namespaces = namespaces
         namespaces.has_policy = lambda: self.policy is not None
         namespaces.on_change(self.changed)
+        namespaces.refused = partial(self.report_denied, operation="tenants")
         self._observer = interested(observer, ("denied",))
         self._on_change: list[Callable[[], None]] = []
 
@@ -123,11 +124,17 @@ class Authoriser:
         """Raise unless the session may perform the action on the resource."""
         self.namespaces.check_state(session, action)
         if not self.allows(session, action, resource):
-            if self._observer is not None:
-                self._observer.denied(session, action, resource, operation=operation)
+            self.report_denied(session, action, resource, operation=operation)
             if not self.namespaces.holds(session, resource):
                 resource = Resource(resource.kind, "")  # The name of another tenant's is secret.
             raise AccessDenied(session.principal, action, resource)
+
+    def report_denied(
+        self, session: Session, action: Action, resource: Resource = CLUSTER, *, operation: str
+    ) -> None:
+        """Report to the observer that a session was denied an action."""
+        if self._observer is not None:
+            self._observer.denied(session, action, resource, operation=operation)
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool:
         if session.tenant or self.namespaces.is_used:
@@ -298,6 +305,11 @@ class Area:
     def _check(self, session: Session, action: Action, resource: Resource) -> None:
         """Raise unless a session may access a resource that only the owner can determine."""
         self._authoriser.check(session, action, resource, operation=self._name)
+
+    def _denial(self, session: Session, action: Action, resource: Resource) -> AccessDenied:
+        """Return the error for what a session may not do, and report it."""
+        self._authoriser.report_denied(session, action, resource, operation=self._name)
+        return AccessDenied(session.principal, action, resource)
 
     async def _create_topic(
         self, session: Session, topic: str, *, may_create: bool = True

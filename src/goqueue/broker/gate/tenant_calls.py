@@ -55,6 +55,7 @@ class TenantCalls:
         if session.tenant:
             self._namespaces.check_state(session, operation.action)
             if operation.is_for_operators:
+                self._namespaces.refused(session, operation.action)
                 raise AccessDenied(session.principal, operation.action, CLUSTER)
         return TenantCall(space, self.names_of(operation), session, arguments)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from goqueue.client.http.moments import Moment
+from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import (
     NO_FILTER,
@@ -227,6 +228,18 @@ class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
             if page.cursor == cursor or not page.cursor:
                 return
             cursor = page.cursor
+
+
+class Audit(Shell[AuditRequests]):
+    """The audit log."""
+
+    read = call(AuditRequests.read)
+
+
+class AsyncAudit(AsyncShell[AuditRequests]):
+    """The audit log."""
+
+    read = async_call(AuditRequests.read)
 
 
 class Users(Shell[UserRequests]):

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from goqueue.client.http.areas import (
+    Audit,
     Cluster,
     DeadLetters,
     Groups,
@@ -38,6 +39,7 @@ from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import Producer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
+from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
 from goqueue.client.http.requests.groups import GroupRequests
@@ -97,6 +99,7 @@ class Client(Shell[MessageRequests]):
         self.queries = Queries(QueryRequests(), self._transport)
         self.schedules = Schedules(ScheduleRequests(), self._transport)
         self.schemas = Schemas(SchemaRequests(), self._transport)
+        self.audit = Audit(AuditRequests(), self._transport)
         self.users = Users(UserRequests(), self._transport)
         self.keys = Keys(KeyRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)

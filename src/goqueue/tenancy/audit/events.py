@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from goqueue.model.access import Access, Acl, Action, Resource
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import ANONYMOUS, Session
+from goqueue.model.tenants import prefix_of_tenant
 
 TEXT_LENGTH_MAX = 256  # of every text that a client can choose
 RESOURCES_MAX = 20  # in one event
@@ -138,9 +139,9 @@ def denied(session: Session, action: Action, resource: Resource, *, operation: s
         who(session),
         operation,
         action.value,
-        (_pair(resource),),
+        _some(session, [_pair(resource)]),
         "access_denied",
-        detail=f"{action.value} on {short(str(resource))} is not allowed",
+        detail=_own(session, f"{action.value} on {short(str(resource))} is not allowed"),
         client_id=short(session.client_id),
     )
 
@@ -160,10 +161,10 @@ def changed(
         who(session),
         operation,
         action.value,
-        _some(resources),
+        _some(session, resources),
         code_of(error),
         serial if error is None else 0,
-        "" if error is None else short(str(error)),
+        _detail(session, error),
         short(session.client_id),
     )
 
@@ -181,9 +182,9 @@ def traffic(
         who(session),
         operation,
         action.value,
-        _some(resources),
+        _some(session, resources),
         code_of(error),
-        detail="" if error is None else short(str(error)),
+        detail=_detail(session, error),
         client_id=short(session.client_id),
     )
 
@@ -196,7 +197,7 @@ def authenticated(session: Session, user: str, mechanism: str, error: Exception 
         client,
         LOGON,
         code=code_of(error),
-        detail="" if error is None else short(str(error)),
+        detail=_detail(session, error),
         client_id=short(session.client_id),
     )
 
@@ -268,5 +269,18 @@ def _pair(resource: Resource) -> tuple[str, str]:
     return resource.kind.lower(), short(resource.name)
 
 
-def _some(resources: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(dict.fromkeys(resources))[:RESOURCES_MAX]
+def _some(session: Session, resources: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return different resources, as many as fit, with the names that the client uses."""
+    named = tuple(dict.fromkeys(resources))[:RESOURCES_MAX]
+    if not session.tenant:
+        return named
+    return tuple((kind, _own(session, name)) for kind, name in named)
+
+
+def _detail(session: Session, error: Exception | None) -> str:
+    return "" if error is None else _own(session, short(str(error)))
+
+
+def _own(session: Session, text: str) -> str:
+    """Return a text without the prefix that names of the session's tenant have in the broker."""
+    return text.replace(prefix_of_tenant(session.tenant), "") if session.tenant else text

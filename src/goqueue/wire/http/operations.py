@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from goqueue.wire.http.audit_operations import AUDIT
 from goqueue.wire.http.cluster_operations import CLUSTER
 from goqueue.wire.http.deadletter_operations import DEAD_LETTERS
 from goqueue.wire.http.group_operations import GROUPS, STREAM_GROUPS
@@ -25,6 +26,7 @@ OPERATIONS = (
     *TRANSACTIONS,
     *QUERIES,
     *USERS,
+    *AUDIT,
     *CLUSTER,
     *NODE,
 )

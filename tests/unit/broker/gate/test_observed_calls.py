@@ -11,11 +11,13 @@ from goqueue.broker.gate.operation import OPERATIONS
 from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Access, Action, Resource, ResourceKind
 from goqueue.model.batch import Record
-from goqueue.model.errors import AccessDenied, TopicExists
+from goqueue.model.errors import AccessDenied, TenantSuspended, TopicExists
 from goqueue.model.observer import ObservedOperation, Observer
 from goqueue.model.session import Session
+from goqueue.model.tenants import TenantState
 from tests.unit.broker.gate.test_gate import ALICE, OnlyTopics, error_of
 from tests.unit.broker.node import Node
+from tests.unit.broker.tenants import put_tenant
 
 ORDERS = Resource(ResourceKind.TOPIC, "orders")
 
@@ -146,3 +148,30 @@ def test_what_is_a_change_follows_from_the_action() -> None:
     assert not {"records.publish", "queues.ack", "node.keeps", "topics.describe"} & changes
     for name, one in OPERATIONS.items():
         assert not (one.is_change and one.is_reading), name
+
+
+def test_what_a_tenant_may_not_do_is_reported() -> None:
+    seen = Notes(observes_traffic=False)
+    node = node_with(seen)
+    node.wait(put_tenant(node.broker, "acme"))
+    user = Session("test", principal="User:bob", tenant="acme")
+    gate = node.broker.gate
+    drained = gate.cluster.drain(user, node=1)
+    assert isinstance(error_of(drained), AccessDenied)
+    node.wait(put_tenant(node.broker, "acme", TenantState.SUSPENDED))
+    assert isinstance(error_of(gate.topics.create(user, name="orders")), TenantSuspended)
+    assert [note[:3] for note in seen.notes if note[0] == "denied"] == [
+        ("denied", "tenants", Action.ALTER),
+        ("denied", "tenants", Action.CREATE),
+    ]
+
+
+def test_denials_of_single_names_are_reported() -> None:
+    seen = Notes(observes_traffic=False)
+    node = node_with(seen)
+    gate = node.broker.gate
+    gate.policy = OnlyTopics()
+    node.wait(gate.groups.find_coordinators(ALICE, groups=["shop"]))
+    assert seen.notes == [
+        ("denied", "groups", Action.DESCRIBE, Resource(ResourceKind.GROUP, "shop"))
+    ]

@@ -19,6 +19,7 @@ from goqueue.client.http import group_results as queue_answers
 from goqueue.client.http.messages import Outgoing, encoded, encoded_to
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests import dead_letters
+from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests, LetterFilter
 from goqueue.client.http.requests.groups import GroupRequests
@@ -53,6 +54,17 @@ USERS, KEYS = UserRequests(), KeyRequests()
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
+    "readAudit": AuditRequests().read(
+        from_=NOON,
+        until=NOON,
+        cursor="7",
+        user="alice",
+        operation="topics.create",
+        outcome="denied",
+        resource="orders",
+        limit=5,
+        wait=1,
+    ),
     "whoami": USERS.whoami(),
     "listUsers": USERS.list_page(prefix="a", limit=5, cursor="b"),
     "createUser": USERS.create("alice", "correct horse", tenant="acme"),

@@ -12,7 +12,7 @@ from goqueue.broker.reading.positions import Position
 from goqueue.broker.streams.progress import FetchedOffsets, ResetOffset
 from goqueue.groups import CommitOffsets, CommittedOffset, OffsetErrors, OffsetToCommit
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.errors import AccessDenied, GoQueueError
+from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
 from goqueue.model.tenants import GroupName, Text, TopicName
 
@@ -119,7 +119,7 @@ class GroupOffsetsArea(Area):
             return {}
         resources = {name: Resource(ResourceKind.TOPIC, name) for name in topics}
         return {
-            name: AccessDenied(session.principal, action, resource)
+            name: self._denial(session, action, resource)
             for name, resource in resources.items()
             if not self._may(session, action, resource)
         }

@@ -39,7 +39,6 @@ from goqueue.groups import (
 )
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import (
-    AccessDenied,
     CoordinatorNotAvailable,
     GoQueueError,
     GroupKindMismatch,
@@ -229,7 +228,7 @@ class GroupsArea(Area):
         for name in groups:
             resource = Resource(ResourceKind.GROUP, name)
             if not self._may(session, Action.DESCRIBE, resource):
-                found[name] = AccessDenied(session.principal, Action.DESCRIBE, resource)
+                found[name] = self._denial(session, Action.DESCRIBE, resource)
         streams = self._broker.groups
         topic = await streams.ensure_topic()
         names = [name for name in groups if name not in found]

@@ -15,7 +15,7 @@ import msgspec
 from goqueue.broker.gate.operation import Area, Arguments, named_by_owner, operation, subject
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
-from goqueue.model.errors import AccessDenied, SchemaRefusal, SchemaRefused
+from goqueue.model.errors import SchemaRefusal, SchemaRefused
 from goqueue.model.session import Session
 from goqueue.model.tenants import (
     ContextName,
@@ -474,7 +474,7 @@ class SchemasArea(Area):
         """Return the schema; raise unless the session may access a subject that has it."""
         resources = [_scope(one.subject) for one in content.versions.values()]
         if not any(self._may(session, action, one) for one in resources):
-            raise AccessDenied(session.principal, action, resources[0])
+            raise self._denial(session, action, resources[0])
         return content
 
     async def _shown(self, version: Version, form: str) -> VersionView:

@@ -43,7 +43,6 @@ from goqueue.groups import CommitOffsets, OffsetErrors, OffsetToCommit
 from goqueue.loop.promise import Promise
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.errors import (
-    AccessDenied,
     GoQueueError,
     InternalTopic,
     InvalidRequest,
@@ -315,7 +314,7 @@ class TransactionsArea(Area):
         for name in transactional_ids:
             resource = Resource(ResourceKind.TRANSACTIONAL_ID, name)
             if not self._may(session, Action.DESCRIBE, resource):
-                denied[name] = AccessDenied(session.principal, Action.DESCRIBE, resource)
+                denied[name] = self._denial(session, Action.DESCRIBE, resource)
         transactions = self._broker.transactions
         found = await find_coordinators(
             self._broker,
@@ -527,7 +526,7 @@ class TransactionsArea(Area):
         """Return why a session cannot access a partition: it is denied, or does not exist."""
         resource = Resource(ResourceKind.TOPIC, topic)
         if action is not None and not self._may(session, action, resource):
-            return AccessDenied(session.principal, action, resource)
+            return self._denial(session, action, resource)
         found = self._broker.topics.find(topic)
         if found is None:
             return UnknownTopic(topic)

@@ -25,7 +25,6 @@ from goqueue.cluster.identity_facts import UserFact
 from goqueue.model.access import CLUSTER, Action
 from goqueue.model.credentials import Key, KeyKind, ScramMechanism
 from goqueue.model.errors import (
-    AccessDenied,
     InvalidCredential,
     InvalidRequest,
     UnknownKey,
@@ -249,7 +248,7 @@ class UsersArea(Area):
         super_users = self._broker.identities.super_users
         is_above = principal_of(user) in super_users and session.principal not in super_users
         if is_above and self._authoriser.policy is not None:
-            raise AccessDenied(session.principal, Action.ALTER, CLUSTER)
+            raise self._denial(session, Action.ALTER, CLUSTER)
 
     def _check_other(self, session: Session, user: str) -> None:
         self._check_alter(session, user)
