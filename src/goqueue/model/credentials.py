@@ -12,6 +12,7 @@ from goqueue.model.bounds import Milliseconds, Name
 
 ITERATIONS_MIN = 4_096  # the bounds of Kafka
 ITERATIONS_MAX = 16_384
+SALT_BYTES_MAX = 256
 Iterations = Annotated[int, Meta(ge=ITERATIONS_MIN, le=ITERATIONS_MAX)]
 _Digest = Annotated[bytes, Meta(max_length=64)]
 
@@ -26,12 +27,16 @@ class ScramMechanism(StrEnum):
     def hash_name(self) -> str:
         return "sha256" if self is ScramMechanism.SHA_256 else "sha512"
 
+    @property
+    def digest_bytes(self) -> int:
+        return 32 if self is ScramMechanism.SHA_256 else 64
+
 
 class ScramVerifier(msgspec.Struct, frozen=True):
     """Verifies a password, or a client that proves to know it (RFC 5802)."""
 
     mechanism: ScramMechanism
-    salt: Annotated[bytes, Meta(max_length=256)]
+    salt: Annotated[bytes, Meta(max_length=SALT_BYTES_MAX)]
     iterations: Iterations
     stored_key: _Digest
     server_key: _Digest

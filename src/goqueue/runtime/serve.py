@@ -196,8 +196,7 @@ class _Node:
             # Connections during the recovery of logs should be refused, not kept waiting.
             self.broker.open()
             self._bind()
-            self._listeners.accept()
-            self.ready.set()
+            self._prepare(then=self._listeners.accept)
             return
         assert self._internal is not None
         self._bind()
@@ -209,16 +208,26 @@ class _Node:
         for application in self._applications:
             application.front.is_ready = False
         self._listeners.accept()
-        self.broker.cluster.when_trusted(self.ready.set)
+        self.broker.cluster.when_trusted(self._prepare)
         if self._discovery is not None:
             self._discovery.start()
+
+    def _prepare(self, then: Callable[[], None] = lambda: None) -> None:
+        """Create the first user, if it is missing, before clients try to be it."""
+
+        def prepared(_: None, error: Exception | None) -> None:
+            if error is not None:
+                _log.error("the initial administrator could not be created: %s", error)
+            then()
+            self.ready.set()
+
+        start(self.broker.identities.create_initial_admin(), prepared)
 
     def become_ready(self) -> None:
         """Serve all requests, because the node is now an accepted member of its cluster."""
         for application in self._applications:
             application.front.is_ready = True
         self._kafka.become_ready()
-        start(self.broker.identities.create_initial_admin(), _log_failure)
         warn_of_readable_credentials(self._settings)
         self._expiry.start()
 
@@ -314,11 +323,6 @@ def _audit_to_file(security: SecuritySettings, broker: Broker, clock: LoopClock)
             files_max=security.audit_files_max,
         )
         broker.audit.write_to(file)
-
-
-def _log_failure(_: None, error: Exception | None) -> None:
-    if error is not None:
-        _log.error("the initial administrator could not be created: %s", error)
 
 
 def _names_of(settings: Settings) -> list[str]:

@@ -79,6 +79,7 @@ class ScramConversation:
         self._mechanism = mechanism
         self._find = find
         self._nonce = base64.b64encode(nonce).decode("ascii")
+        self._client_nonce = ""
         self._salt_secret = salt_secret
         self._step = _Step.FIRST
         self._signed = ""
@@ -118,7 +119,7 @@ class ScramConversation:
         found = self._find(user)
         self._is_known = found is not None
         verifier = self._verifier = found or self._made_up(user)
-        self._nonce = nonce + self._nonce
+        self._client_nonce, self._nonce = nonce, nonce + self._nonce
         self._binding = f"{flag},{identity},".encode()
         salt = base64.b64encode(verifier.salt).decode("ascii")
         answer = f"r={self._nonce},s={salt},i={verifier.iterations}"
@@ -137,7 +138,7 @@ class ScramConversation:
         binding, nonce = _final_fields(without_proof)
         signed = f"{self._signed},{without_proof}".encode()
         is_right = (
-            hmac.compare_digest(nonce.encode(), self._nonce.encode())
+            self._is_nonce(nonce)
             & hmac.compare_digest(binding, self._binding)
             & _is_proof(verifier, _value("p", proof), signed)
         )
@@ -145,6 +146,17 @@ class ScramConversation:
             raise AuthenticationFailed
         server = hmac.digest(verifier.server_key, signed, verifier.mechanism.hash_name)
         return f"v={base64.b64encode(server).decode('ascii')}"
+
+    def _is_nonce(self, nonce: str) -> bool:
+        """Compare the nonce of the second message with that of the answer to the first one.
+
+        librdkafka before 2.6.1, which many systems still have, repeats its own part. That is as
+        safe: the part of the server is there, and all of it is signed.
+        """
+        repeated = self._client_nonce + self._nonce
+        return hmac.compare_digest(nonce.encode(), self._nonce.encode()) | hmac.compare_digest(
+            nonce.encode(), repeated.encode()
+        )
 
 
 def _text_of(message: bytes) -> str:

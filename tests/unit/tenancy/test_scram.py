@@ -28,7 +28,13 @@ def conversation(
 
 
 def proof_of(
-    mechanism: ScramMechanism, password: str, first: str, answer: str, binding: bytes = b"n,,"
+    mechanism: ScramMechanism,
+    password: str,
+    first: str,
+    answer: str,
+    binding: bytes = b"n,,",
+    *,
+    nonce: str = "",
 ) -> bytes:
     """The second message of an honest client."""
     fields = dict(part.split("=", 1) for part in answer.split(","))
@@ -37,7 +43,7 @@ def proof_of(
     name = mechanism.hash_name
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
-    without_proof = f"c={base64.b64encode(binding).decode()},r={fields['r']}"
+    without_proof = f"c={base64.b64encode(binding).decode()},r={nonce or fields['r']}"
     signed = f"{first[3:]},{answer},{without_proof}".encode()
     signature = hmac.digest(stored_key, signed, name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
@@ -118,6 +124,24 @@ def test_variants_of_the_first_message_are_accepted(first: str) -> None:
     bare = "n,," + first[at:]
     proof = proof_of(ScramMechanism.SHA_256, "pencil-case", bare, answer, header.encode())
     assert talk.answer(proof).startswith(b"v=")
+
+
+@pytest.mark.parametrize(
+    ("nonce", "is_accepted"),
+    [("{client}{client}{server}", True), ("{client}", False), ("{server}", False), ("x", False)],
+)
+def test_the_nonce_of_old_versions_of_librdkafka_is_accepted(nonce: str, is_accepted: bool) -> None:
+    talk = conversation(make_verifier(ScramMechanism.SHA_256, "pencil-case", SALT))
+    first = "n,,n=ada,r=c-1"
+    answer = talk.answer(first.encode()).decode()
+    whole = answer.split(",")[0][2:]
+    sent = nonce.format(client="c-1", server=whole.removeprefix("c-1"))
+    proof = proof_of(ScramMechanism.SHA_256, "pencil-case", first, answer, nonce=sent)
+    if is_accepted:
+        assert talk.answer(proof).startswith(b"v=")
+    else:
+        with pytest.raises(AuthenticationFailed):
+            talk.answer(proof)
 
 
 def test_nobody_acts_as_another_user() -> None:

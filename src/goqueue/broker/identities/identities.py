@@ -169,13 +169,13 @@ class Identities:
         changed: Sequence[ScramVerifier],
         removed: Sequence[ScramMechanism] = (),
         *,
-        may_create: bool = False,
+        tenant: str = "",
     ) -> None:
-        """Change the verifiers of some mechanisms; with `may_create`, of a new user too."""
+        """Change the verifiers of some mechanisms; a user that does not exist is created."""
         _check_name(name)
-        if may_create and name not in self.users:
+        if name not in self.users and not removed:
             await self._signing_secret()
-            fact = UserFact(name, self._clock.wall_ms(), tuple(changed), version=1)
+            fact = UserFact(name, self._clock.wall_ms(), tuple(changed), tenant, version=1)
             await done(self._log.request(PutUser(fact)))
             return
         gone = {*removed, *(one.mechanism for one in changed)}

@@ -69,6 +69,13 @@ class UnknownUser(GoQueueError):
         super().__init__(f"There is no user {name!r}.")
 
 
+class UnknownCredential(GoQueueError):
+    code = "unknown_credential"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"User {name!r} has no credential of this kind.")
+
+
 class UserExists(GoQueueError):
     code = "user_exists"
 

@@ -180,6 +180,7 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.InvalidCredential: 400,
     errors.UnknownUser: 404,
     errors.UserExists: 409,
+    errors.UnknownCredential: 404,
     errors.UnknownKey: 404,
     errors.KeyExists: 409,
     errors.UnknownRole: 404,

@@ -171,6 +171,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.InvalidCredential: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     errors.UnknownUser: ErrorCode.RESOURCE_NOT_FOUND,
     errors.UserExists: ErrorCode.DUPLICATE_RESOURCE,
+    errors.UnknownCredential: ErrorCode.RESOURCE_NOT_FOUND,
     errors.UnknownKey: ErrorCode.RESOURCE_NOT_FOUND,
     errors.KeyExists: ErrorCode.DUPLICATE_RESOURCE,
     errors.UnknownRole: ErrorCode.RESOURCE_NOT_FOUND,

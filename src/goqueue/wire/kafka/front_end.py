@@ -58,6 +58,8 @@ class Served:
         return version >= self._flexible_from and self.key != API_VERSIONS_KEY
 
 
+_WATCH = "watch"  # among the cancellations of a connection
+
 # The bytes decompressed in one iteration of the event loop; further producers wait for the next, so
 # that others are served too.
 TURN_UNPACKED_BYTES_MAX = 32 << 20
@@ -123,8 +125,24 @@ class FrontEnd:
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Connection:
-        kind = SaslConnection if client.rules.must_authenticate else Connection
-        return kind(self, client, send=send, close=close, unblock=unblock)
+        kind = SaslConnection if client.rules.sasl_mechanisms else Connection
+        connection = kind(self, client, send=send, close=close, unblock=unblock)
+        if connection.session.is_authenticated:
+            self.watch(connection)  # The client has a certificate.
+        return connection
+
+    def watch(self, connection: Connection) -> None:
+        """Close a connection when its user or its key is deleted or disabled."""
+        known = connection.cancellations.pop(_WATCH, None)
+        if known is not None:
+            known()
+
+        def ended() -> None:
+            connection.cancellations.pop(_WATCH, None)
+            connection.refuse("its user or its key was deleted or disabled")
+
+        watch = self.gate.authentication.watch(connection.session, ended)
+        connection.cancellations[_WATCH] = watch.cancel
 
     def brokers(self, session: Session) -> dict[int, tuple[str, int]]:
         """The nodes that clients can be sent to, at the listener that the client came by.

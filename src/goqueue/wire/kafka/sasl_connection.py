@@ -40,7 +40,6 @@ _LENGTH = Struct(">i")
 _KEY = Struct(">h")
 _LOGIN_TIMER = "login"
 _REFUSAL_TIMER = "refusal"
-_WATCH = "watch"
 
 T = TypeVar("T")
 
@@ -223,9 +222,7 @@ class SaslConnection(Connection):
         self._expires_ms = self._end_of(session)
         self.identify(msgspec.structs.replace(session, expires_ms=self._expires_ms))
         self._stop_timer(_LOGIN_TIMER)
-        self._stop_timer(_WATCH)
-        watch = self._front.gate.authentication.watch(session, self._ended)
-        self.cancellations[_WATCH] = watch.cancel
+        self._front.watch(self)
 
     def _end_of(self, session: Session) -> int:
         """Return when a session ends: its credentials expire, or it reaches the limit."""
@@ -241,10 +238,6 @@ class SaslConnection(Connection):
         return max(1, self._expires_ms - self._wall_ms())
 
     # Ends
-
-    def _ended(self) -> None:
-        self.cancellations.pop(_WATCH, None)
-        self.refuse("its user or its key was deleted or disabled")
 
     def _too_slow(self) -> None:
         self.cancellations.pop(_LOGIN_TIMER, None)

@@ -19,6 +19,7 @@ from goqueue.wire.kafka.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -38,6 +39,7 @@ from goqueue.wire.kafka.messages import (
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -447,6 +449,18 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
     "Fetch": lambda version, one: fetch_request(one),
     "ListOffsets": lambda version, one: list_request(one, -1),
     "Metadata": _metadata,
+    "DescribeUserScramCredentials": lambda version, one: (
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
+    ),
+    "AlterUserScramCredentials": lambda version, one: (
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            upsertions=[
+                alter_user_scram_credentials.ScramCredentialUpsertion(
+                    "ada", 1, 4_096, b"salt", bytes(32)
+                )
+            ]
+        )
+    ),
     "SaslHandshake": lambda version, one: sasl_handshake.SaslHandshakeRequest("PLAIN"),
     "SaslAuthenticate": lambda version, one: sasl_authenticate.SaslAuthenticateRequest(b"x"),
     "OffsetCommit": lambda version, one: commit_request(one),

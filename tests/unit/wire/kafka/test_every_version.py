@@ -13,6 +13,8 @@ __all__ = ["failures"]
 NO_SUCH_ID = b"no topic has this"[:16]
 # These ask about nothing that could be missing.
 ALWAYS_SUCCEED = {
+    "AlterUserScramCredentials",
+    "DescribeUserScramCredentials",
     "ApiVersions",
     "CreateTopics",
     "DescribeCluster",

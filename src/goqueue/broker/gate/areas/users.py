@@ -23,17 +23,37 @@ from goqueue.broker.gate.operation import (
 )
 from goqueue.cluster.identity_facts import UserFact
 from goqueue.model.access import CLUSTER, Action
-from goqueue.model.credentials import Key, KeyKind, ScramMechanism
+from goqueue.model.credentials import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SALT_BYTES_MAX,
+    Key,
+    KeyKind,
+    ScramMechanism,
+    ScramVerifier,
+)
 from goqueue.model.errors import (
     InvalidCredential,
     InvalidRequest,
+    UnknownCredential,
     UnknownKey,
     UnknownUser,
 )
 from goqueue.model.session import Session, principal_of
 from goqueue.model.tenants import Text
+from goqueue.tenancy import scram
 
-__all__ = ["KeyKind", "KeyView", "NewKeyView", "UserPage", "UserView", "UsersArea", "Whoami"]
+__all__ = [
+    "KeyKind",
+    "KeyView",
+    "NewKeyView",
+    "SaltedPassword",
+    "ScramInfo",
+    "UserPage",
+    "UserView",
+    "UsersArea",
+    "Whoami",
+]
 
 OVERLAP_MS_MAX = 30 * 24 * 3_600_000
 
@@ -78,6 +98,40 @@ class NewKeyView(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"NewKeyView(key={self.key!r}, secret=(hidden))"
+
+
+class ScramInfo(msgspec.Struct, frozen=True):
+    """A verifier of a password, without what verifies it."""
+
+    mechanism: ScramMechanism
+    iterations: int
+
+
+class SaltedPassword(msgspec.Struct, frozen=True):
+    """A password as clients salt it for SCRAM, so that it is not sent."""
+
+    mechanism: ScramMechanism
+    iterations: int
+    salt: bytes
+    password: bytes
+
+    def __repr__(self) -> str:
+        return f"SaltedPassword(mechanism={self.mechanism}, iterations={self.iterations})"
+
+    def verifier(self) -> ScramVerifier:
+        """Return what is stored; raise if it is too weak."""
+        if not ITERATIONS_MIN <= self.iterations <= ITERATIONS_MAX:
+            what = "few" if self.iterations < ITERATIONS_MIN else "many"
+            raise InvalidCredential(
+                f"Too {what} iterations: give {ITERATIONS_MIN} to {ITERATIONS_MAX}."
+            )
+        if not 0 < len(self.salt) <= SALT_BYTES_MAX:
+            raise InvalidCredential(f"A salt has 1 to {SALT_BYTES_MAX} bytes.")
+        if len(self.password) != self.mechanism.digest_bytes:
+            raise InvalidCredential(
+                f"A password salted for {self.mechanism} has {self.mechanism.digest_bytes} bytes."
+            )
+        return scram.verifier_of(self.mechanism, self.password, self.salt, self.iterations)
 
 
 class Whoami(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +220,43 @@ class UsersArea(Area):
         self._check_other(session, user)
         self._find(session, user)
         await self._broker.identities.delete_user(user)
+
+    # Verifiers of passwords, which clients derive themselves
+
+    @query(Action.DESCRIBE, own_cluster)
+    def scram_verifiers(
+        self, session: Session, *, users: tuple[Text, ...] | None
+    ) -> dict[Text, tuple[ScramInfo, ...]]:
+        """Return the kinds of verifiers of some users, or of all; users without any are left out.
+
+        Nothing is returned that would help to guess a password.
+        """
+        known = self._broker.identities.users
+        found = (known.get(name) for name in (known if users is None else users))
+        return {
+            one.name: tuple(ScramInfo(each.mechanism, each.iterations) for each in one.verifiers)
+            for one in found
+            if one is not None and one.verifiers and self._is_visible(session, one)
+        }
+
+    @operation(Action.ALTER, own_cluster)
+    async def alter_scram_verifiers(
+        self,
+        session: Session,
+        *,
+        user: Text,
+        changed: tuple[SaltedPassword, ...],
+        removed: tuple[ScramMechanism, ...],
+    ) -> None:
+        """Replace and remove verifiers of a user, which is created if it does not exist."""
+        self._check_alter(session, user)
+        identities = self._broker.identities
+        if removed or user in identities.users:
+            known = {one.mechanism for one in self._find(session, user).verifiers}
+            if not known.issuperset(removed):
+                raise UnknownCredential(user)
+        verifiers = [one.verifier() for one in changed]
+        await identities.set_verifiers(user, verifiers, removed, tenant=session.tenant)
 
     # Keys
 

@@ -20,6 +20,7 @@ from goqueue.wire.kafka.handlers import (
     topics,
     transaction_admin,
     transactions,
+    users,
 )
 
 HANDLERS: Mapping[int, Callable[[Any, Any, Any], Any]] = {
@@ -63,6 +64,8 @@ HANDLERS: Mapping[int, Callable[[Any, Any, Any], Any]] = {
     45: reassignments.alter_partition_reassignments,
     46: reassignments.list_partition_reassignments,
     47: group_offsets.offset_delete,
+    50: users.describe_user_scram_credentials,
+    51: users.alter_user_scram_credentials,
     55: quorum.describe_quorum,
     57: quorum.update_features,
     60: cluster.describe_cluster,
