@@ -87,6 +87,7 @@ MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "topics": {"durability", "controller"},
     "identities": _NODE,
     "audit": {"reading", *_NODE},
+    "quotas": _NODE | {"queues", "schedules", "streams"},
     "replication": _NODE,
     "shards": _NODE,
     "reading": _NODE,

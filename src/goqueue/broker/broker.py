@@ -36,6 +36,9 @@ from goqueue.broker.queues.groups import QueueGroups
 from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.transactions import TransactionalAcks
+from goqueue.broker.quotas.counting import Counting
+from goqueue.broker.quotas.quotas import Quotas
+from goqueue.broker.quotas.sharing import QuotaSharing
 from goqueue.broker.reading.reads import Reads
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
@@ -125,6 +128,7 @@ class Broker:
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
         self.identities = Identities(clock, self.topics.facts.log, random, settings.security)
+        self.quotas = Quotas(clock, self.topics.facts.log, observer=self._observer_of_calls)
         self.reads = Reads(clock, self.topics, self.leaders, peers)
         self.auto_creation = AutoCreation(clock, self.topics, settings.topics)
         self._coordinate_groups()
@@ -138,6 +142,7 @@ class Broker:
         self.administration = Administration(
             self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
         )
+        self._limit()
         namespaces = Namespaces(self.topics.facts.log, self.identities.super_users)
         authoriser = Authoriser(observer, namespaces)
         self.access = Access(
@@ -167,6 +172,32 @@ class Broker:
             node_id=self.node_id,
             cluster_id=lambda: self.cluster_id,
         )
+
+    def _observer_of_calls(self) -> Observer | None:
+        return self.topics.observer
+
+    def _limit(self) -> None:
+        """Create quotas, and the checks of what they count."""
+        cluster, quotas = self.cluster, self.quotas
+        counting = Counting(
+            self.topics,
+            self.groups,
+            self.queues.groups,
+            self.schedules,
+            is_controller=lambda: cluster is None or cluster.quorum.is_controller,
+        )
+        quotas.measure = counting.measure
+        if cluster is not None and self.peers is not None:
+            QuotaSharing(self.clock, quotas, cluster, self.peers)
+
+        def check() -> None:
+            has_counts = quotas.table.has_tenants
+            self.groups.check_quota = quotas.check_groups if has_counts else None
+            self.queues.groups.check_quota = quotas.check_groups if has_counts else None
+            self.schedules.check_quota = quotas.check_scheduled if has_counts else None
+
+        quotas.on_change(check)
+        check()
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full
@@ -482,6 +513,7 @@ class Broker:
         self.upkeep.stop()
         if self.cluster is not None:
             self.cluster.stop()
+        self.quotas.stop()
         self.queues.stop()
         self.redrives.stop()
         self.named_queue_moves.stop()

@@ -27,6 +27,7 @@ from goqueue.cluster.facts import (
 )
 from goqueue.cluster.identity_commands import IdentityCommand
 from goqueue.cluster.metadata import Metadata
+from goqueue.cluster.quota_checks import check_room
 from goqueue.cluster.tenant_commands import TenantCommand
 from goqueue.model.bounds import (
     Addresses,
@@ -71,6 +72,7 @@ class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
     def decide(self, metadata: Metadata) -> Decided:
         if metadata.topic(self.name) is not None:
             raise TopicExists(self.name)
+        check_room(metadata, self.name, topics=1, partitions=self.partition_count)
         return (TopicFact(self.id, self.name, self.partition_count, self.settings),), None
 
 
@@ -85,6 +87,9 @@ class ChangeTopic(msgspec.Struct, frozen=True, tag="change_topic"):
     def decide(self, metadata: Metadata) -> Decided:
         known = _topic(metadata, self.id, self.name)
         count = max(known.partition_count, self.partition_count)
+        if count > known.partition_count:
+            more = count - known.partition_count
+            check_room(metadata, self.name, topics=0, partitions=more)
         fact = msgspec.structs.replace(known, partition_count=count, settings=self.settings)
         return (fact,), None
 

@@ -21,6 +21,7 @@ from goqueue.cluster.facts import (
 )
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.placement import Load, check_assignment, extend, place
+from goqueue.cluster.quota_checks import check_room
 from goqueue.cluster.tenant_commands import check_new_topic_name
 from goqueue.model.errors import (
     InvalidPartitionCount,
@@ -56,6 +57,7 @@ def created(
 ) -> list[Change]:
     """Create a topic and its partitions; `assignments` places each replica by hand."""
     _check_new(metadata, fact)
+    check_room(metadata, fact.name, topics=1, partitions=fact.partition_count)
     replicas = _replicas(metadata, range(fact.partition_count), replication_factor, assignments)
     return [fact, *_new_partitions(metadata, fact.id, 0, replicas)]
 
@@ -75,6 +77,7 @@ def grown(
             f"Topic {name} has {before} partition(s); the number can only grow, up to "
             f"{TOPIC_PARTITIONS_MAX}, and cannot become {partition_count}."
         )
+    check_room(metadata, name, topics=0, partitions=partition_count - before)
     history = metadata.routing.get(fact.id)
     if not routing.is_settled(history):
         raise RoutingUnsettled(name)

@@ -31,6 +31,7 @@ class PeerKind(IntEnum):
     BATCHES = 17  # a call to the leader of a partition, for committed batches
     QUORUM_STATE = 18  # a call to the controller, for the progress of the voters
     OPERATION = 19  # a call of an operation to the node that owns its resource
+    QUOTAS = 20  # a call to the controller: use of quotas, answered with shares
 
 
 class Contact(Enum):

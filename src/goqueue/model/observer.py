@@ -132,6 +132,9 @@ class Observer:
         before.
         """
 
+    def throttled(self, session: Session, limit: str, wait_ms: int) -> None:
+        """A client has used up a quota, and has to wait."""
+
     # The node
 
     def started(self, node: int) -> None:
@@ -152,7 +155,7 @@ MESSAGE_EVENTS = (
     "released",
     "cancelled",
 )
-CALL_EVENTS = ("called", "queried", "opened", "created", "denied", "authenticated")
+CALL_EVENTS = ("called", "queried", "opened", "created", "denied", "authenticated", "throttled")
 NODE_EVENTS = ("started", "stopping")
 
 

@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from goqueue.model.errors import GoQueueError
@@ -76,6 +77,8 @@ class Listener:
             )
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        # Whether an address may open one more connection; None: any may.
+        self.admits: Callable[[str], bool] | None = None
 
     @property
     def handshake_count(self) -> int:
@@ -123,6 +126,10 @@ class Listener:
         self.connections.discard(connection)
         self._uncount(connection.host)
 
+    def count_of(self, host: str) -> int:
+        """How many connections an address has."""
+        return self._per_address.get(host, 0)
+
     def _uncount(self, host: str) -> None:
         self._per_address[host] -= 1
         if not self._per_address[host]:
@@ -159,6 +166,10 @@ class Listener:
             _log.warning("refusing a connection from %s: the limit is reached", host)
             accepted.close()
             return
+        if self.admits is not None and not self.admits(host):
+            self.complaints.tell(host, "refusing connections: its quota is used up")
+            accepted.close()
+            return
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if limits.send_buffer_bytes > 0:
@@ -189,6 +200,7 @@ class Listener:
         """Close connections that have been idle for too long."""
         now, idle_seconds_max = self.loop.time(), self._limits.idle_timeout_ms / 1000
         for connection in list(self.connections):
+            connection.close_if_abandoned()
             if now - connection.last_active > idle_seconds_max and not connection.is_busy:
                 _log.debug("closing an idle connection of %s", connection.host)
                 connection.close()

@@ -181,6 +181,8 @@ class _Node:
             loop, settings, {KAFKA: self._kafka.connect, **carried}, client_tls, pace
         )
         self._kafka.sending = self._listeners.kafka_turns
+        for one in self._listeners.all:
+            one.listener.admits = self._admits
         self._expiry = ExpiryWarnings(loop, _expiries(client_tls, tls))
         self._internal: Listener | None = None
         if self._peers is not None:
@@ -189,6 +191,11 @@ class _Node:
                 self._discovery = _discovery(
                     loop, settings.cluster.discovery, self.broker.cluster, credentials, tls
                 )
+
+    def _admits(self, host: str) -> bool:
+        """Whether an address may open one more connection, by its quotas."""
+        connected = sum(one.listener.count_of(host) for one in self._listeners.all)
+        return self.broker.gate.admits(host, connected=connected)
 
     def open(self) -> None:
         """Open the data; `ready` resolves when the node can serve."""

@@ -13,6 +13,7 @@ import errno
 import logging
 import mmap
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -177,6 +178,15 @@ class SocketConnection:
             self._turns.take_back(self)
         self._owner.forget(self)
         self._protocol.closed()
+
+    def close_if_abandoned(self) -> None:
+        """Close a muted connection whose client is gone, which is otherwise noticed by reading."""
+        if self._socket is None or self._is_reading or not getattr(self._protocol, "is_muted", 0):
+            return
+        poll = select.poll()
+        poll.register(self._fd, select.POLLRDHUP)
+        if poll.poll(0):
+            self.close()
 
     def _note_failure(self, error: Exception) -> None:
         """Store why the connection ends, without the traceback of the error.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -19,6 +20,7 @@ from goqueue.broker.gate.areas.node import NodeArea
 from goqueue.broker.gate.areas.polling import PollingArea
 from goqueue.broker.gate.areas.queries import QueriesArea
 from goqueue.broker.gate.areas.queues import QueuesArea
+from goqueue.broker.gate.areas.quotas import QuotasArea
 from goqueue.broker.gate.areas.reassignments import ReassignmentsArea
 from goqueue.broker.gate.areas.records import RecordsArea
 from goqueue.broker.gate.areas.schedules import SchedulesArea
@@ -31,13 +33,14 @@ from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants
 from goqueue.broker.gate.operation import Authoriser, Dispatcher, Policy
 from goqueue.broker.gate.tenant_calls import TenantCalls
+from goqueue.broker.quotas.meters import Meter
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
 
-_Identity = tuple[str, str, str]
+_Identity = tuple[str, ...]
 
 
 class Gate:
@@ -63,6 +66,8 @@ class Gate:
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         authoriser.on_change(self._clear_grants)
         broker.topics.on_change(self._clear_grants)
+        self._quotas = broker.quotas
+        broker.quotas.on_change(self._drop_grants)
         dispatcher = Dispatcher(broker, authoriser)
         dispatcher.tenants = TenantCalls(authoriser.namespaces)
         self.authentication = authentication
@@ -77,6 +82,7 @@ class Gate:
         self.node = NodeArea(dispatcher)
         self.polling = PollingArea(dispatcher)
         self.queries = QueriesArea(dispatcher)
+        self.quotas = QuotasArea(dispatcher)
         self.reassignments = ReassignmentsArea(dispatcher)
         self.records = RecordsArea(dispatcher)
         self.dead_letters = DeadLettersArea(dispatcher)
@@ -105,13 +111,35 @@ class Gate:
 
         A connection keeps it, and requests it again when its client has re-authenticated.
         """
-        identity = (session.principal, session.tenant, session.client_host)
+        identity: _Identity = (session.principal, session.tenant, session.client_host)
+        if self._quotas.table.uses_client_ids:
+            identity = (*identity, session.client_id)
         known = self._grants.get(identity)
         if known is None:
             known = self._grants[identity] = Grants(
                 self._broker, self._authoriser, session, self._dispatcher.traffic_observer
             )
+        if self._quotas.is_active:
+            known.use_meter(self._quotas.meter(session))
         return known
+
+    def meter(self, session: Session) -> Meter | None:
+        """Return the quotas of a client; None if it has none."""
+        return self._quotas.meter(session)
+
+    def connect(self, session: Session) -> Callable[[], None] | None:
+        """Count a connection of a user; return what ends it. Raise if there are too many."""
+        return self._quotas.connect(session)
+
+    def admits(self, host: str, *, connected: int) -> bool:
+        """Return whether an address may open a connection besides those that it has."""
+        return self._quotas.admits(host, connected)
+
+    def _drop_grants(self) -> None:
+        """Let connections request their grants again, because quotas have changed."""
+        for grants in list(self._grants.values()):
+            grants.use_meter(self._quotas.stale)
+        self._grants.clear()
 
     def _clear_grants(self) -> None:
         for grants in list(self._grants.values()):

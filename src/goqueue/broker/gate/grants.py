@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from goqueue.broker.gate.views import FetchDone, Waiting
+from goqueue.broker.gate.views import FetchDone, FetchedData, Waiting
 from goqueue.broker.publishing.split_batches import Split
+from goqueue.broker.quotas.meters import Meter
 from goqueue.broker.reading.fetching import Wanted
 from goqueue.broker.transactions.joining import Joining
 from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.model.batch import HEADER_BYTES, read_header
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError, UnknownTopicId
 from goqueue.model.observer import Observer
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from goqueue.broker.gate.operation import Authoriser
     from goqueue.broker.topics.topics import Topic
 
-__all__ = ["Grants", "Reader", "RunLimits", "Stored", "Wanted", "Writer"]
+__all__ = ["Grants", "Meter", "Reader", "RunLimits", "Stored", "Wanted", "Writer"]
 
 TopicRef = str | bytes  # a name or an id
 
@@ -62,6 +64,7 @@ class Grants:
         "_readers",
         "_session",
         "_writers",
+        "meter",
         "routes",
     )
 
@@ -76,6 +79,8 @@ class Grants:
         self._authoriser = authoriser
         self._observer = observer  # of traffic
         self._session = session
+        # The quotas of the identity, charged per batch; None if it has none.
+        self.meter: Meter | None = None
         self._writers: dict[tuple[TopicRef, int], Writer] = {}
         self._readers: dict[tuple[TopicRef, int], Reader] = {}
         # Data that a front end caches per writer, under its own keys.
@@ -100,9 +105,10 @@ class Grants:
     def _new_writer(self, topic: TopicRef, number: int) -> Writer:
         space = self._authoriser.namespaces.of(self._session)
         if space is None:
-            return Writer(*self._find(Action.WRITE, topic, number), self._session)
+            found = self._find(Action.WRITE, topic, number)
+            return Writer(*found, self._session, self.meter)
         found = self._find_in(space, Action.WRITE, topic, number)
-        return TenantWriter(*found, self._session, space)
+        return TenantWriter(*found, self._session, self.meter, space)
 
     def _new_reader(self, topic: TopicRef, number: int) -> Reader:
         space = self._authoriser.namespaces.of(self._session)
@@ -133,6 +139,10 @@ class Grants:
         done: FetchDone,
     ) -> Waiting:
         """Read from places that readers returned, now or when there is enough data."""
+        meter = self.meter
+        if meter is not None:
+            bytes_max = meter.fetch_bytes_max(bytes_max)
+            bytes_min, done = min(bytes_min, bytes_max), _charged(meter, done)
         return self._broker.reads.fetch(
             wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
         )
@@ -140,6 +150,12 @@ class Grants:
     def racks(self, rack: str) -> Mapping[int, str]:
         """Return the nodes of a rack that its consumers may be sent to; none if this is one."""
         return self._broker.nearest.racks(rack)
+
+    def use_meter(self, meter: Meter | None) -> None:
+        """Charge these quotas from now on."""
+        if meter is not self.meter:
+            self.meter = meter
+            self.clear()
 
     def clear(self) -> None:
         """Drop all writers and readers, because topics or the policy have changed."""
@@ -165,6 +181,22 @@ class Grants:
         self._authoriser.check(self._session, action, resource, operation=PARTITIONS)
 
 
+def _charged(meter: Meter, done: FetchDone) -> FetchDone:
+    """Charge what a fetch returns just before it is answered."""
+
+    def charge(results: Sequence[FetchedData]) -> None:
+        size = count = 0
+        for one in results:
+            if one.batches is not None:
+                size += one.batches.length
+                if meter.counts_consumed:
+                    count += one.batches.end_offset - one.batches.offset
+        meter.consumed(size, count)
+        done(results)
+
+    return charge
+
+
 class _Place:
     """A partition of this node, looked up at each use because it may be reopened."""
 
@@ -183,10 +215,18 @@ class _Place:
 class Writer(_Place):
     """A partition to which batches are written as their producers encoded them."""
 
-    __slots__ = ("_clock", "_session", "_upkeep")
+    __slots__ = ("_clock", "_meter", "_session", "_upkeep")
 
-    def __init__(self, broker: Broker, topic: Topic, number: int, session: Session) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        topic: Topic,
+        number: int,
+        session: Session,
+        meter: Meter | None = None,
+    ) -> None:
         super().__init__(broker, topic, number)
+        self._meter = meter
         self._session = session
         self._clock = broker.clock
         self._upkeep = broker.upkeep
@@ -211,6 +251,8 @@ class Writer(_Place):
 
         With `joins_transaction`, the partition may join the transaction of the batch.
         """
+        if self._meter is not None:
+            self._charge(self._meter, batch)
         return self._broker.producing.produce(
             self._topic,
             self._topic.partitions[self._number],
@@ -219,6 +261,12 @@ class Writer(_Place):
             joins_transaction=joins_transaction,
             session=self._session,
         )
+
+    def _charge(self, meter: Meter, batch: memoryview) -> None:
+        """Charge a batch, also one that is refused: it has cost as much."""
+        meter.check_storage()
+        is_counted = meter.counts_produced and len(batch) >= HEADER_BYTES
+        meter.produced(len(batch), read_header(batch).record_count if is_counted else 0)
 
     def refuse(self, batch: Buffer, error: GoQueueError) -> GoQueueError:
         """Return the error for a batch that cannot be stored now, and that will be retried."""
@@ -273,9 +321,15 @@ class TenantWriter(Writer):
     __slots__ = ("_space",)
 
     def __init__(
-        self, broker: Broker, topic: Topic, number: int, session: Session, space: Namespace
+        self,
+        broker: Broker,
+        topic: Topic,
+        number: int,
+        session: Session,
+        meter: Meter | None,
+        space: Namespace,
     ) -> None:
-        super().__init__(broker, topic, number, session)
+        super().__init__(broker, topic, number, session, meter)
         self._space = space
 
     @property

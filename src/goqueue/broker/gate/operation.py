@@ -317,6 +317,8 @@ class Area:
         """Create a topic that a session is about to use, if settings and its rights allow."""
         if may_create:
             self._check_create(session, topic)
+            if self._broker.quotas.is_active:
+                self._broker.quotas.mutate(session, self._broker.settings.topics.partitions)
         observer = self._dispatcher.observer
         created = promised(self._broker.auto_creation.create(topic, may_create=may_create))
         if observer is not None:

@@ -147,6 +147,12 @@ class FetchedBatches(Protocol):
     @property
     def is_trusted(self) -> bool: ...
 
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
     def read(self) -> bytes:
         """Return the bytes, verified unless trusted; raise if the first batch is damaged."""
 

@@ -53,6 +53,8 @@ class QueueGroups:
     ) -> None:
         """`is_stream_group` returns whether one has a name, by the metadata on this node."""
         self.is_stream_group = is_stream_group
+        # Raises if the tenant of a new group may have no more.
+        self.check_quota: Callable[[str], None] | None = None
         self._topics = topics
         self._hosts = hosts
         self._new_id = new_id
@@ -113,11 +115,21 @@ class QueueGroups:
             )
         if self.is_stream_group(name):
             raise GroupKindMismatch(name, is_queue=False)
+        if self.check_quota is not None:
+            self.check_quota(name)
 
     def delete(self, name: str) -> Promise[None]:
         """Delete a group and all its delivery state."""
         self.get(name)
         return self._topics.facts.forget_queue_group(name)
+
+    def leased_here(self) -> dict[str, int]:
+        """Return how many messages of each group that this node owns are leased."""
+        return {
+            name: sum(one.queue.leases.count for one in group.queues.values())
+            for name, group in self._hosts.groups.items()
+            if group.queues
+        }
 
     # Ownership
 

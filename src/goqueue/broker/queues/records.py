@@ -437,6 +437,15 @@ class Received:
         self.count += len(run.places)
 
     @property
+    def size(self) -> int:
+        """The bytes of the messages."""
+        return sum(
+            columns.ends[place + 1] - columns.ends[place]
+            for columns, places, _, _ in self.runs
+            for place in places
+        )
+
+    @property
     def receipts(self) -> list[str]:
         return [
             lease.head + tail

@@ -120,6 +120,14 @@ class ScheduleQueries:
             return count
         return promised(self._listing().count(wanted))
 
+    def counts_here(self) -> dict[str, int]:
+        """Return how many messages this node keeps, by topic."""
+        counts: dict[str, int] = {}
+        for shard in self._shards:
+            for topic, count in shard.log.agenda.counts().items():
+                counts[topic] = counts.get(topic, 0) + count
+        return counts
+
     def _listing(self) -> ScheduleListing:
         logs = [shard.log for shard in self._shards]
         return ScheduleListing(self._clock, logs, self._owners.ids())

@@ -55,6 +55,8 @@ class Schedules:
         self._topics = topics
         self._settings = settings
         self._is_full = is_full
+        # Raises if the tenant of a topic may not have so many more delayed messages.
+        self.check_quota: Callable[[str, int], None] | None = None
         self._owners = ScheduleOwners(clock, topics, leaders, random)
         self.shards = ScheduleShards(
             clock,
@@ -101,6 +103,7 @@ class Schedules:
         if topic.is_internal:
             raise InternalTopic(name)
         messages = to_messages(topic, delayed, now_ms=self._clock.wall_ms())
+        self._check_quota(topic, len(messages))
         self._partition_count()
         own = [number for number, one in self.shards.owned.items() if one.releaser is not None]
         number, numbers = await self._owners.store(messages, own=own)
@@ -125,6 +128,7 @@ class Schedules:
         """
         messages = to_messages(topic, delayed, now_ms=self._clock.wall_ms(), origin=origin)
         self._check_room(topic)
+        self._check_quota(topic, len(messages))
         storing = self._owners.store_batch(
             self._number_of(topic, delayed[0].partition),
             messages,
@@ -187,6 +191,10 @@ class Schedules:
         if topic.is_internal:
             raise InternalTopic(topic.name)
         self._check_full()
+
+    def _check_quota(self, topic: Topic, count: int) -> None:
+        if self.check_quota is not None:
+            self.check_quota(topic.name, count)
 
     def _check_full(self) -> None:
         if self._is_full():
@@ -298,6 +306,10 @@ class Schedules:
     def stats(self) -> ScheduleStats:
         """The metrics of this node."""
         return self._queries.stats_here()
+
+    def counts_here(self) -> dict[str, int]:
+        """Return how many messages this node keeps, by topic."""
+        return self._queries.counts_here()
 
     def stats_of_all(self) -> Promise[ScheduleStats]:
         """The metrics of all nodes together."""

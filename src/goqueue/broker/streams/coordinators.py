@@ -174,6 +174,8 @@ class Groups:
         self.catch_up: Callable[[], Promise[None]] | None = None
         # A name belongs to one kind of group; the broker supplies the check for queue groups.
         self.is_queue_group: Callable[[str], bool] = lambda _: False
+        # Raises if the tenant of a new group may have no more.
+        self.check_quota: Callable[[str], None] | None = None
         self.rebalance_watch = RebalanceWatch(self._begun)
         self._is_telling_topics = False
         topics.on_change(self._topics_changed)
@@ -198,7 +200,7 @@ class Groups:
     # Members
 
     def join(self, call: Join) -> Promise[JoinResult]:
-        return self._call(call.group_id, lambda one, **at: one.join(call, **at))
+        return self._call(call.group_id, lambda one, **at: one.join(call, **at), may_create=True)
 
     def sync(self, call: Sync) -> Promise[SyncResult]:
         return self._call(call.group_id, lambda one, **at: one.sync(call, **at))
@@ -210,7 +212,9 @@ class Groups:
         return self._call(call.group_id, lambda one, **at: one.leave(call, **at))
 
     def consumer_heartbeat(self, call: ConsumerHeartbeat) -> Promise[ConsumerHeartbeatResult]:
-        return self._call(call.group_id, lambda one, **at: one.consumer_heartbeat(call, **at))
+        return self._call(
+            call.group_id, lambda one, **at: one.consumer_heartbeat(call, **at), may_create=True
+        )
 
     # Offsets
 
@@ -248,7 +252,9 @@ class Groups:
         partition of the offsets topic, when that transaction commits.
         """
         return self._call(
-            call.group_id, lambda one, **at: one.offsets.commit(call, identity=identity, **at)
+            call.group_id,
+            lambda one, **at: one.offsets.commit(call, identity=identity, **at),
+            may_create=True,
         )
 
     def fetch_offsets(
@@ -334,7 +340,9 @@ class Groups:
     def delete(self, group_id: str) -> Promise[Done]:
         return self._call(group_id, lambda one, **at: one.delete_group(group_id, **at))
 
-    def _call(self, group_id: str, call: Callable[..., list[Effect]]) -> Promise[Any]:
+    def _call(
+        self, group_id: str, call: Callable[..., list[Effect]], *, may_create: bool = False
+    ) -> Promise[Any]:
         if not group_id:
             refused: Promise[Any] = Promise()
             refused.reject(_unnamed())
@@ -343,6 +351,8 @@ class Groups:
         def use(shard: GroupShard) -> Promise[Any]:
             if self.is_queue_group(group_id):
                 raise GroupKindMismatch(group_id, is_queue=True)
+            if may_create and self.check_quota is not None and not self.is_known(group_id):
+                self.check_quota(group_id)
             return shard.ask(call)
 
         return self.shards.call(group_id, use)

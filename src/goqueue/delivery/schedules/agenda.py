@@ -231,6 +231,13 @@ class Agenda:
             if topic is None or target.topic == topic
         )
 
+    def counts(self) -> dict[str, int]:
+        """How many messages wait, by topic."""
+        counts: dict[str, int] = {}
+        for target in self._targets.values():
+            counts[target.topic] = counts.get(target.topic, 0) + target.count
+        return counts
+
     def blocks(self, from_ms: int, until_ms: int) -> Iterator[tuple[int, Iterator[array[int]]]]:
         """Return entries of a time range, as `Timetable.sources`, without those in flight."""
         return self.timetable.sources(from_ms, until_ms)

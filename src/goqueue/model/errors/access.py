@@ -105,11 +105,57 @@ class UnknownRole(GoQueueError):
 
 
 class QuotaExceeded(GoQueueError):
-    """A client has used up its share for now; `wait_ms` says when it may try again."""
+    """A client has used up a rate for now; `wait_ms` says when it may try again."""
 
     code = "quota_exceeded"
     retryable = True
 
-    def __init__(self, text: str, wait_ms: int) -> None:
+    def __init__(self, limit: str, per_second: int, wait_ms: int) -> None:
+        self.limit = limit
+        self.per_second = per_second
         self.wait_ms = wait_ms
-        super().__init__(text)
+        super().__init__(f"The quota {limit} is used up; try again in {wait_ms} ms.")
+
+
+class QuotaReached(GoQueueError):
+    """A tenant or a user has as many of something as its quota allows."""
+
+    code = "quota_reached"
+
+    def __init__(self, limit: str, most: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"The quota {limit} allows {most}, which are there; delete some, or request more."
+        )
+
+
+class StorageQuotaReached(QuotaReached):
+    """A tenant stores as many bytes as its quota allows."""
+
+    code = "storage_quota_reached"
+
+    def __init__(self, limit: str, most: int) -> None:
+        super().__init__(limit, most)
+        self.args = (
+            f"The quota {limit} allows {most} bytes, which are stored; delete records or topics, "
+            "shorten their retention, or request more.",
+        )
+
+
+class InFlightQuotaReached(QuotaReached):
+    """Consumers of a tenant have leased as many messages as its quota allows."""
+
+    code = "in_flight_quota_reached"
+    retryable = True
+
+    def __init__(self, limit: str, most: int) -> None:
+        super().__init__(limit, most)
+        self.args = (
+            f"The quota {limit} allows {most}, which are leased; acknowledge some of them first.",
+        )
+
+
+class InvalidQuota(GoQueueError):
+    """An entity, a limit or a value that cannot be."""
+
+    code = "invalid_quota"

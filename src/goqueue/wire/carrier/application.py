@@ -6,8 +6,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import formatdate
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from goqueue.loop.promise import Promise
@@ -29,6 +31,7 @@ from goqueue.wire.carrier.routing import Operation, Routes
 from goqueue.wire.complaints import Complaints
 
 if TYPE_CHECKING:
+    from goqueue.broker.gate.grants import Meter
     from goqueue.wire.carrier.front_end import CarriedFrontEnd
 
 PATHS_KNOWN_MAX = 1000
@@ -126,7 +129,10 @@ class Application:
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
         """Call the handler of an operation; anything it raises is in the promise."""
+        limits = self.front.gate.meter(call.session)
         try:
+            if limits is not None:
+                limits.admit_request()
             if not self.front.is_ready and not operation.is_early:
                 raise NodeStarting(self.front.waits_for)
             if request.dialect is not None:
@@ -140,12 +146,9 @@ class Application:
             refused: Promise[Any] = Promise()
             refused.reject(error)
             return refused
-        try:
-            return promised(operation.handler(self.front, call, arguments))
-        except Exception as error:
-            refused = Promise()
-            refused.reject(error)
-            return refused
+        if limits is not None and limits.measures_time:
+            return _measured(limits, partial(_handled, operation, self.front, call, arguments))
+        return _handled(operation, self.front, call, arguments)
 
     # Responses
 
@@ -175,12 +178,12 @@ class Application:
         status, media_type, body, more = self._refused(request, error)
         if isinstance(error, MethodNotAllowed):
             more += b"allow: %s\r\n" % ", ".join(error.allowed).encode()
-        elif status == HTTPStatus.SERVICE_UNAVAILABLE:
+        elif isinstance(error, QuotaExceeded | TooManyFailures):
+            more += _later(error)
+        elif status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             more += _RETRY
         elif status == HTTPStatus.UNAUTHORIZED:
             more += CHALLENGE
-        elif isinstance(error, TooManyFailures | QuotaExceeded):
-            more += b"retry-after: %d\r\n" % max(1, -(-error.wait_ms // 1000))
         return self._whole(request, status, media_type, body, more)
 
     def _refused(self, request: Request, error: Exception) -> Response:
@@ -291,6 +294,38 @@ class Application:
         if self._stopped is not None:
             done, self._stopped = self._stopped, None
             done()
+
+
+def _handled(
+    operation: Operation, front: CarriedFrontEnd, call: Call, arguments: Any
+) -> Promise[Any]:
+    """Call a handler; anything it raises is in the promise."""
+    try:
+        return promised(operation.handler(front, call, arguments))
+    except Exception as error:
+        refused: Promise[Any] = Promise()
+        refused.reject(error)
+        return refused
+
+
+def _measured(limits: Meter, handle: Callable[[], Promise[Any]]) -> Promise[Any]:
+    """Charge the time that a handler takes before it waits for something."""
+    started_ns = perf_counter_ns()
+    answer = handle()
+    limits.worked((perf_counter_ns() - started_ns) // 1_000)
+    limits.take_wait()
+    return answer
+
+
+def _later(error: QuotaExceeded | TooManyFailures) -> bytes:
+    """The headers that say when to try again, and by which quota."""
+    seconds = max(1, -(-error.wait_ms // 1_000))
+    headers = b"retry-after: %d\r\n" % seconds
+    if isinstance(error, QuotaExceeded):
+        limit = error.limit.encode()
+        headers += b'ratelimit-policy: "%s";q=%d;w=1\r\n' % (limit, error.per_second)
+        headers += b'ratelimit: "%s";r=0;t=%d\r\n' % (limit, seconds)
+    return headers
 
 
 class Hosts:

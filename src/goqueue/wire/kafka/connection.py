@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -26,12 +27,18 @@ from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 from goqueue.wire.parts import Part
 
 if TYPE_CHECKING:
+    from goqueue.broker.gate.grants import Meter
+    from goqueue.loop.clock import Handle
     from goqueue.wire.kafka.front_end import FrontEnd, Served
 
 _LENGTH = Struct(">i")
 _HEAD = Struct(">hhi")
 _RESPONSE_HEAD = Struct(">ii")
 _RESPONSE_HEAD_FLEXIBLE = Struct(">iix")
+
+# Why a connection is not read, as bits.
+NOT_READY = 1  # until the node is, or until the next turn
+_MUTED = 2  # until its client has waited as long as its quotas demand
 
 _PRODUCE_KEY = 0
 _METADATA_KEY = 3
@@ -88,6 +95,8 @@ class Call:
     def answer(self, response: Any) -> None:
         """Set the response; it is sent when all before it have been sent."""
         served = self.served
+        if self.connection.grants.meter is not None:
+            self.connection.tell_throttle(response)
         parts: list[Any] = [b""]
         try:
             served.write_response(response, self.version, parts)
@@ -129,16 +138,20 @@ class Connection:
         "_client_id_bytes",
         "_close",
         "_front",
-        "_is_held",
+        "_held",
         "_outbox",
         "_outbox_bytes",
+        "_seat",
         "_send",
+        "_since_ns",
         "_unblock",
+        "_unmuting",
         "cancellations",
         "early_bytes",
         "grants",
         "is_closed",
         "is_flushing",
+        "muted_until_ms",
         "round_heard",
         "session",
         "unsent_bytes",
@@ -161,7 +174,11 @@ class Connection:
         self._outbox: list[Part] = []
         self._outbox_bytes = 0
         self._client_id_bytes = b""
-        self._is_held = False
+        self._held = 0  # why it is not read
+        self._seat: Callable[[], None] | None = None  # ends its count among those of its user
+        self._unmuting: Handle | None = None
+        self._since_ns = 0  # when time was last charged
+        self.muted_until_ms = 0
         self.identify(front.gate.authentication.session(client))
         self.is_closed = False
         self.is_flushing = False
@@ -181,19 +198,22 @@ class Connection:
         front = self._front
         return (
             len(self._calls) >= front.requests_in_flight_max
-            or self._is_held
+            or self._held != 0
             or self.unsent_bytes + self._outbox_bytes + self.early_bytes > front.unsent_bytes_max
         )
 
     @property
     def is_busy(self) -> bool:
         """Whether the client waits for us, rather than we for the client."""
-        return bool(self._calls) and not self.unsent_bytes
+        return (bool(self._calls) and not self.unsent_bytes) or self.is_muted
 
     def receive(self, data: memoryview) -> int:
         """Handle the complete requests at the start of `data`; return how many bytes they have."""
         at, end, front = 0, len(data), self._front
         gatherer, one_by_one = front.gatherer, 0
+        is_metered = self.grants.meter is not None
+        if is_metered:
+            self._begin()
         while end - at >= 4 and not self.is_closed and not self.is_blocked:
             if one_by_one:
                 one_by_one -= 1
@@ -203,6 +223,8 @@ class Connection:
                 )
                 if run is not None and gatherer.take(self, data, at, run):
                     at = run[0]
+                    if is_metered:
+                        self._charge(run[2])
                     continue
                 # The run contains a request that needs individual handling; handle its requests one
                 # by one.
@@ -219,25 +241,106 @@ class Connection:
             if not front.is_ready and self._must_wait(data[at + 4 : stop]):
                 break
             if front.is_turn_over and _HEAD.unpack_from(data, at + 4)[0] == _PRODUCE_KEY:
-                self._is_held = True
+                self._held |= NOT_READY
                 front.put_off(self)
                 break
             if self.round_heard == gatherer.rounds:
                 gatherer.store()  # Earlier requests of this client come first.
+            if is_metered and self.grants.meter is not None:
+                self.grants.meter.requested(1)
             self._handle(data[at + 4 : stop])
             at = stop
+            if is_metered:
+                self._charge(0)
         return at
+
+    # Quotas
+
+    def _begin(self) -> None:
+        """Begin to charge requests."""
+        meter = self.grants.meter
+        if meter is not None and meter.is_stale:
+            self.identify(self.session)
+            self._take_seat()
+        self._since_ns = perf_counter_ns()
+
+    def _charge(self, requests: int) -> None:
+        """Charge requests that were handled, and mute the connection if that is too much."""
+        meter = self.grants.meter
+        if meter is not None:
+            meter.requested(requests)
+            self.settle_quotas(meter)
+
+    def settle_quotas(self, meter: Meter) -> int:
+        """Charge the time since the last call, and return how long the client has to wait.
+
+        Until then, the connection is not read. A client that waits as told does not notice it.
+        """
+        if meter.measures_time:
+            now_ns = perf_counter_ns()
+            meter.worked((now_ns - self._since_ns) // 1_000)
+            self._since_ns = now_ns
+        wait_ms = meter.take_wait()
+        if wait_ms:
+            self.mute(wait_ms)
+        return self.throttle_ms
+
+    def tell_throttle(self, response: Any) -> None:
+        """Put into a response how long its client has to wait, if it has a field for that."""
+        meter = self.grants.meter
+        throttle_ms = 0 if meter is None else self.settle_quotas(meter)
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client has to wait from now on."""
+        if not self.muted_until_ms:
+            return 0
+        return max(0, self.muted_until_ms - self._front.gate.clock.now_ms())
+
+    def mute(self, wait_ms: int) -> None:
+        """Read nothing for some time; what the client sends waits in its socket."""
+        clock = self._front.gate.clock
+        self.muted_until_ms = max(self.muted_until_ms, clock.now_ms() + wait_ms)
+        if not self._held & _MUTED:
+            self._held |= _MUTED
+            self._unmuting = clock.call_later(wait_ms, self._unmute)
+
+    @property
+    def is_muted(self) -> bool:
+        return self._held & _MUTED != 0
+
+    def _unmute(self) -> None:
+        left_ms = self.throttle_ms
+        if left_ms:
+            self._unmuting = self._front.gate.clock.call_later(left_ms, self._unmute)
+            return
+        self._held &= ~_MUTED
+        self.muted_until_ms = 0
+        self._unmuting = None
+        self._unblock()
+
+    def _take_seat(self) -> None:
+        """Count this connection among those of its user; raise if there are too many."""
+        self._leave_seat()
+        self._seat = self._front.gate.connect(self.session)
+
+    def _leave_seat(self) -> None:
+        if self._seat is not None:
+            leave, self._seat = self._seat, None
+            leave()
 
     def _must_wait(self, frame: memoryview) -> bool:
         """Hold a request until the node is ready, unless it is about versions or metadata."""
         if _HEAD.unpack_from(frame)[0] in _EARLY_KEYS:
             return False
-        self._is_held = True
+        self._held |= NOT_READY
         self._front.hold(self)
         return True
 
     def release(self) -> None:
-        self._is_held = False
+        self._held &= ~NOT_READY
         if not self.is_closed:
             self._unblock()
 
@@ -296,8 +399,12 @@ class Connection:
             cancel()
         self._calls.clear()
         self._outbox.clear()
-        if self._is_held:
+        if self._held & NOT_READY:
             self._front.let_go(self)
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmuting = None
+        self._leave_seat()
         # The socket's object refers to this one; dropping the reference breaks the cycle, so that
         # both are freed at once.
         self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
@@ -367,6 +474,7 @@ class Connection:
         header, body = decode_request_header(frame, header_version)
         client_id = header.client_id or ""
         self.identify(msgspec.structs.replace(self.session, client_id=client_id))
+        self._take_seat()
         self._client_id_bytes = bytes(frame[8 : 10 + len(client_id.encode())])
         return body
 

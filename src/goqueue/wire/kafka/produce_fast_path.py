@@ -16,6 +16,7 @@ from struct import Struct, calcsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.gate.grants import Grants, RunLimits, Stored, Writer
+from goqueue.model.batch import read_header
 from goqueue.model.errors import GoQueueError
 from goqueue.model.runs import Piece, are_plain
 from goqueue.wire.kafka.errors import code_of
@@ -55,15 +56,18 @@ __all__ = ["FRAME_BYTES_MAX", "RUN_REQUESTS_MAX", "Gatherer", "produce_one", "re
 
 @cache
 def _form(name_bytes: int, version: int) -> tuple[Struct, int, tuple[int, ...]]:
-    """How answers are laid out for names of a length; where the offset is; what they end with."""
+    """How answers are laid out for names of a length; where the offset is; what they end with.
+
+    The throttle time follows.
+    """
     text = f"{name_bytes}s"
     ending: tuple[int, ...]
     if version >= FLEXIBLE_FROM:
-        head, tail, ending = f">iixbb{text}bih", "qqqbbxxix", (1, 0, 0)
+        head, tail, ending = f">iixbb{text}bih", "qqqbbxxix", (1, 0)
     elif version >= _WITH_MESSAGES_FROM:
-        head, tail, ending = f">iiih{text}iih", "qqqihi", (0, -1, 0)
+        head, tail, ending = f">iiih{text}iih", "qqqihi", (0, -1)
     else:
-        head, tail, ending = f">iiih{text}iih", "qqqi", (0,)
+        head, tail, ending = f">iiih{text}iih", "qqqi", ()
     return Struct(head + tail), calcsize(head), ending
 
 
@@ -84,7 +88,13 @@ class Layout:
         self._template = self.pack(0, 0, -1, -1, 0)
 
     def pack(
-        self, correlation_id: int, code: int, base_offset: int, timestamp_ms: int, start_offset: int
+        self,
+        correlation_id: int,
+        code: int,
+        base_offset: int,
+        timestamp_ms: int,
+        start_offset: int,
+        throttle_ms: int = 0,
     ) -> bytes:
         return self._form.pack(
             self._form.size - _LENGTH_BYTES,
@@ -95,6 +105,7 @@ class Layout:
             timestamp_ms,
             start_offset,
             *self._after,
+            throttle_ms,
         )
 
     def template(self, start_offset: int) -> bytes:
@@ -166,7 +177,12 @@ class Answer:
             code, base_offset = code_of(error), -1
         self.parts.append(
             self._layout.pack(
-                self._correlation_id, code, base_offset, stored.timestamp_ms, start_offset
+                self._correlation_id,
+                code,
+                base_offset,
+                stored.timestamp_ms,
+                start_offset,
+                self._connection.throttle_ms if self._connection.muted_until_ms else 0,
             )
         )
         self.is_done = True
@@ -196,9 +212,16 @@ def produce_one(
         stored = writer.produce(frame[start:end])
     except GoQueueError:
         return False  # Nothing was stored; the general way will say why.
+    meter = connection.grants.meter
+    throttle_ms = 0 if meter is None else connection.settle_quotas(meter)
     if writer.is_committed(stored):
         answer = layout.pack(
-            correlation_id, 0, stored.base_offset, stored.timestamp_ms, writer.log_start_offset
+            correlation_id,
+            0,
+            stored.base_offset,
+            stored.timestamp_ms,
+            writer.log_start_offset,
+            throttle_ms,
         )
         if connection.answer_at_once(answer):
             return True
@@ -218,10 +241,10 @@ _Waiting = tuple["_Answers", bytes, bytes, Layout, int]
 class _Answers:
     """The entry of the responses to a run of requests in the queue of their connection."""
 
-    __slots__ = ("_answers", "_connection", "_left", "is_done", "parts")
+    __slots__ = ("_answers", "_left", "connection", "is_done", "parts")
 
     def __init__(self, connection: Connection, count: int) -> None:
-        self._connection = connection
+        self.connection = connection
         self._left = count
         self._answers = [b""] * count
         self.is_done = False
@@ -242,7 +265,7 @@ class _Answers:
         if not self._left:
             self.parts.append(b"".join(answers) if len(answers) > 1 else answers[0])
             self.is_done = True
-            self._connection.advance()
+            self.connection.advance()
 
 
 class _Load:
@@ -288,10 +311,13 @@ class _Load:
         if error is not None:
             offsets = b""
         for answers, places, correlation_ids, layout, first in waiting:
-            if error is None:
+            muted = answers.connection.muted_until_ms
+            throttle_ms = answers.connection.throttle_ms if muted else 0
+            if error is None and not throttle_ms:
                 template = layout.template(start_offset)
             else:
-                template = layout.pack(0, code_of(error), -1, -1, start_offset)
+                code = 0 if error is None else code_of(error)
+                template = layout.pack(0, code, -1, -1, start_offset, throttle_ms)
             answers.put(places, correlation_ids, template, layout, offsets, first)
 
 
@@ -320,7 +346,8 @@ class Gatherer:
             if size > TURN_BYTES_MAX:
                 return False
         places = self._find_places(connection.grants, data, shares)
-        if places is None:
+        meter = connection.grants.meter
+        if places is None or (meter is not None and meter.is_storage_full):
             if not self._filled:
                 # Loads must not outlive the iteration: settings and leaders change.
                 self._loads, self._places = {}, {}
@@ -331,6 +358,8 @@ class Gatherer:
         answers = _Answers(connection, count)
         for share, (load, layout) in zip(shares, places, strict=True):
             load.add(answers, layout, share, shift, acks)
+        if meter is not None:
+            meter.produced(size, _records_in(data, shares) if meter.counts_produced else 0)
         connection.stand_in_line(answers)
         connection.round_heard = self.rounds
         if not self._is_turn_running:
@@ -380,3 +409,9 @@ class Gatherer:
             load = self._loads[partition] = _Load(writer, limits)
         place = self._places[grants, key] = load, route.layout
         return place
+
+
+def _records_in(data: memoryview, shares: list[Share]) -> int:
+    """The number of records of the batches in these shares."""
+    starts = (start for _, _, _, spans in shares for start in memoryview(spans).cast("i")[::2])
+    return sum(read_header(data[start:]).record_count for start in starts)

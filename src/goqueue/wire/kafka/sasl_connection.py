@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from goqueue.loop.promise import Promise, start
-from goqueue.model.errors import AuthenticationFailed, GoQueueError, MalformedRequest
+from goqueue.model.errors import (
+    AuthenticationFailed,
+    GoQueueError,
+    MalformedRequest,
+    QuotaReached,
+)
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 from goqueue.wire.kafka.api import API_VERSIONS_KEY
-from goqueue.wire.kafka.connection import Connection, wrong_length
+from goqueue.wire.kafka.connection import NOT_READY, Connection, wrong_length
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.messages.sasl_authenticate import SaslAuthenticateResponse
 from goqueue.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
@@ -199,7 +204,7 @@ class SaslConnection(Connection):
     async def _next_step(self, message: bytes) -> bytes:
         exchange = self._exchange
         assert exchange is not None
-        self._is_held = True
+        self._held |= NOT_READY
         if exchange.problem:
             raise AuthenticationFailed(exchange.problem)
         answer = await exchange.login.answer(message)
@@ -223,6 +228,14 @@ class SaslConnection(Connection):
         self.identify(msgspec.structs.replace(session, expires_ms=self._expires_ms))
         self._stop_timer(_LOGIN_TIMER)
         self._front.watch(self)
+        self._stop_timer(_WATCH)
+        try:
+            self._take_seat()
+        except QuotaReached as error:
+            self.refuse(str(error))
+            return
+        watch = self._front.gate.authentication.watch(session, self._ended)
+        self.cancellations[_WATCH] = watch.cancel
 
     def _end_of(self, session: Session) -> int:
         """Return when a session ends: its credentials expire, or it reaches the limit."""
@@ -237,6 +250,10 @@ class SaslConnection(Connection):
             return 0
         return max(1, self._expires_ms - self._wall_ms())
 
+    def _take_seat(self) -> None:
+        if self._is_open:
+            super()._take_seat()
+
     # Ends
 
     def _too_slow(self) -> None:
@@ -250,7 +267,7 @@ class SaslConnection(Connection):
 
     def _refused(self, response: T) -> Promise[T]:
         """Answer after a delay, then close the connection; nothing more is read from it."""
-        self._is_held = True
+        self._held |= NOT_READY
         front, answered = self._front, Promise[T]()
         if self.is_closed:
             return answered

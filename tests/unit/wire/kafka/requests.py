@@ -16,6 +16,7 @@ from goqueue.wire.kafka.messages import (
     API_BY_KEY,
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -31,6 +32,7 @@ from goqueue.wire.kafka.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -426,6 +428,21 @@ def _leave(version: int, subject: Subject) -> Any:
     return leave_group.LeaveGroupRequest(group_id=subject.group, members=[member])
 
 
+def _describe_client_quotas(version: int, subject: Subject) -> Any:
+    component = describe_client_quotas.ComponentData(
+        entity_type="user", match_type=0, match="somebody"
+    )
+    return describe_client_quotas.DescribeClientQuotasRequest(components=[component])
+
+
+def _alter_client_quotas(version: int, subject: Subject) -> Any:
+    entry = alter_client_quotas.RequestEntryData(
+        entity=[alter_client_quotas.RequestEntityData("user", "somebody")],
+        ops=[alter_client_quotas.OpData("producer_byte_rate", 1e9)],
+    )
+    return alter_client_quotas.AlterClientQuotasRequest(entries=[entry])
+
+
 def _offset_delete(version: int, subject: Subject) -> Any:
     one = offset_delete.OffsetDeleteRequestPartition(partition_index=subject.partition)
     topic = offset_delete.OffsetDeleteRequestTopic(name=subject.topic, partitions=[one])
@@ -553,6 +570,8 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
         one.topic, ("retention.ms", 0, "1000")
     ),
     "OffsetDelete": _offset_delete,
+    "DescribeClientQuotas": _describe_client_quotas,
+    "AlterClientQuotas": _alter_client_quotas,
     "DescribeCluster": lambda version, one: describe_cluster.DescribeClusterRequest(),
     "DescribeProducers": _describe_producers,
     "ConsumerGroupHeartbeat": lambda version, one: (

@@ -30,6 +30,8 @@ ALWAYS_SUCCEED = {
     "Metadata",
     "Produce",
     "ListPartitionReassignments",
+    "DescribeClientQuotas",
+    "AlterClientQuotas",
 }
 # A node that is alone leads everything, and there is no other one to forget. Rules would have no
 # effect, because access control is off.

@@ -169,6 +169,8 @@ class NamedQueuesArea(Area):
     @operation(Action.CREATE, _new_topic, owner=_maker)
     def create(self, session: Session, *, spec: NamedQueueSpec) -> Promise[NamedQueue]:
         """Create a queue, or return an existing one whose compared attributes are the same."""
+        if self._broker.quotas.is_active and self._broker.named_queues.find(spec.name) is None:
+            self._broker.quotas.mutate(session, self._broker.settings.topics.partitions)
         return self._broker.named_queues.create(spec)
 
     @operation(Action.ALTER, _queue_topic)
@@ -203,6 +205,11 @@ class NamedQueuesArea(Area):
         self, session: Session, *, queue: NamedQueue, postings: Sequence[Posting]
     ) -> Sent:
         """Store messages, or schedule delayed ones; duplicates are stored once."""
+        if self._broker.quotas.is_active:
+            try:
+                self._broker.quotas.check_produce(session, [one.record for one in postings])
+            except GoQueueError as error:
+                return Sent([error] * len(postings))
         if queue.is_ordered:
             queue = await self._latest(queue)
         return Sent(await self._broker.named_queues.send(queue, postings))
@@ -221,6 +228,10 @@ class NamedQueuesArea(Area):
         cancellation: Cancellation,
     ) -> QueueMessages:
         """Lease messages; a repeated attempt of the same name gets the same ones again."""
+        quotas = self._broker.quotas
+        if quotas.is_active:
+            quotas.check_consume(session)
+            messages_max = quotas.lease_room(queue.group, messages_max)
         queue = await self._latest(queue)
         topic_id = self._broker.topics.get(queue.topic).id
         received, note = await self._broker.queue_receiving.receive(
@@ -232,6 +243,8 @@ class NamedQueuesArea(Area):
             attempt=attempt,
             cancellation=cancellation,
         )
+        if quotas.is_active:
+            quotas.received(session, queue.group, received, None)
         return QueueMessages(topic_id, received, note)
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from goqueue.broker.gate.areas.members import with_member_id
 from goqueue.broker.gate.forwarding import coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation
+from goqueue.broker.quotas.quotas import size_of
 from goqueue.broker.streams.polling import (
     Poll,
     Polled,
@@ -55,12 +56,20 @@ class PollingArea(Area):
     ) -> Polled:
         """Read on in the partitions of a member, waiting for records if there are none."""
 
+        quotas = self._broker.quotas
+        if quotas.is_active:
+            quotas.check_consume(session)
+
         def check_topic(name: str) -> None:
             self._check(session, Action.READ, Resource(ResourceKind.TOPIC, name))
 
-        return await self._broker.stream_polling.poll(
+        polled = await self._broker.stream_polling.poll(
             call,
             wait_ms=wait_ms,
             cancellation=cancellation,
             check_topic=None if self._authoriser.is_open(session) else check_topic,
         )
+        if quotas.is_active:
+            sizes = [size_of(one.record) for one in polled.records]
+            quotas.consumed(session, sum(sizes), len(sizes))
+        return polled

@@ -93,6 +93,7 @@ class QueuesArea(Area):
         """
         receive = partial(
             self._receive,
+            session,
             group,
             topic,
             consumer=consumer,
@@ -114,6 +115,7 @@ class QueuesArea(Area):
 
     def _receive(
         self,
+        session: Session,
         group: str,
         topic: str,
         *,
@@ -123,6 +125,10 @@ class QueuesArea(Area):
         visibility_ms: int | None,
         cancellation: Cancellation,
     ) -> Promise[Received]:
+        quotas = self._broker.quotas
+        if quotas.is_active:
+            quotas.check_consume(session)
+            messages_max = quotas.lease_room(group, messages_max)
         receiver = self._broker.queues.receive(
             group,
             topic,
@@ -132,6 +138,8 @@ class QueuesArea(Area):
             visibility_ms=visibility_ms,
         )
         cancellation.on_cancel(receiver.cancel)
+        if quotas.is_active:
+            receiver.promise.then(partial(quotas.received, session, group))
         return receiver.promise
 
     @operation(Action.READ, group(), topic(), owner=owner_of_group)
@@ -154,6 +162,7 @@ class QueuesArea(Area):
         self._broker.queues.groups.served(group, topic)  # Raise before anything is acknowledged.
         acked = self._broker.queues.ack(group, receipts)
         received = await self._receive(
+            session,
             group,
             topic,
             consumer=consumer,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.gate.operation import Area, Arguments, operation, query, topic
 from goqueue.broker.gate.views import Bounds, PageView, RecordStream
 from goqueue.broker.publishing.publisher import Outgoing, Published, PublishResult, Scheduled
+from goqueue.broker.quotas.quotas import size_of
 from goqueue.broker.reading.positions import (
     EARLIEST,
     LATEST,
@@ -79,6 +80,8 @@ class RecordsArea(Area):
 
         A missing topic is created, if the settings allow that.
         """
+        if self._broker.quotas.is_active:
+            self._broker.quotas.check_produce(session, [_record(one) for one in records])
         if self._broker.topics.find(topic) is None:
             return promised(self._publish_first(session, topic, records, partition, waits, now_ms))
         return self._broker.publish(topic, records, partition=partition, waits=waits, now_ms=now_ms)
@@ -122,6 +125,9 @@ class RecordsArea(Area):
         cancellation: Cancellation,
     ) -> PageView:
         """Read decoded records, waiting for the first if there is none."""
+        quotas = self._broker.quotas
+        if quotas.is_active:
+            quotas.check_consume(session)
         places = await self._find_places(topic, spans, is_committed_only)
         reading = self._broker.reads.read(
             places,
@@ -131,7 +137,10 @@ class RecordsArea(Area):
             is_committed_only=is_committed_only,
         )
         cancellation.on_cancel(reading.cancel)
-        return await reading.promise
+        page = await reading.promise
+        if quotas.is_active:
+            quotas.consumed(session, *_size_of(page))
+        return page
 
     @operation(Action.READ, topic(), is_reading=True)
     async def read_one(
@@ -145,6 +154,9 @@ class RecordsArea(Area):
         is_committed_only: bool = True,
     ) -> Record:
         """Return the record at an offset."""
+        quotas = self._broker.quotas
+        if quotas.is_active:
+            quotas.check_consume(session)
         found = self._broker.topics.get(topic)
         known = found.partition(partition)
         [bounds] = await self._broker.reads.look(found, [partition])
@@ -160,6 +172,8 @@ class RecordsArea(Area):
             if page.damaged:
                 raise page.damaged[0].error
             for _, record in page.records:
+                if quotas.is_active:
+                    quotas.consumed(session, size_of(record), 1)
                 return record
         raise UnknownMessage(known.name, offset, start=start, end=end - 1)
 
@@ -177,6 +191,7 @@ class RecordsArea(Area):
         resource = Resource(ResourceKind.TOPIC, topic)
         return _Stream(
             self._broker,
+            session,
             places,
             check=lambda: self._check(session, Action.READ, resource),
             is_committed_only=is_committed_only,
@@ -314,12 +329,14 @@ class _Stream:
     def __init__(
         self,
         broker: Broker,
+        session: Session,
         places: list[Place],
         *,
         check: Callable[[], None],
         is_committed_only: bool,
     ) -> None:
         self.places = places
+        self._session = session
         self._broker = broker
         self._check = check
         self._is_committed_only = is_committed_only
@@ -332,6 +349,10 @@ class _Stream:
             denied: Promise[PageView] = Promise()
             denied.reject(error)
             return denied
+        meter = self._broker.quotas.meter(self._session)
+        wait_for_quota_ms = 0 if meter is None else meter.fetch_wait_ms()
+        if wait_for_quota_ms:
+            return self._pause(min(wait_ms, wait_for_quota_ms))
         reading = self._reading = self._broker.reads.read(
             self.places,
             records_max=records_max,
@@ -351,3 +372,20 @@ class _Stream:
         self._reading = None
         if page is not None:
             self.places = page.places
+            if self._broker.quotas.is_active:
+                self._broker.quotas.consumed(self._session, *_size_of(page))
+
+    def _pause(self, pause_ms: int) -> Promise[PageView]:
+        """Return an empty page later: a stream over its quota is slowed, not ended."""
+        promise: Promise[PageView] = Promise()
+        self._broker.clock.call_later(pause_ms, lambda: promise.resolve(Page(places=self.places)))
+        return promise
+
+
+def _record(one: Record | Outgoing) -> Record:
+    return one.record if isinstance(one, Outgoing) else one
+
+
+def _size_of(page: Page) -> tuple[int, int]:
+    """Return the bytes and the number of the records of a page."""
+    return sum(size_of(record) for _, record in page.records), len(page.records)

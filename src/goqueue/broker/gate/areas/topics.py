@@ -210,6 +210,8 @@ class TopicsArea(Area):
         if dry_run:
             expected = self._expected_replication_factor(replication_factor, assignment)
             return CreatedTopic(None, count, expected)
+        if broker.quotas.is_active:
+            broker.quotas.mutate(session, count)
         created = await broker.topics.create(
             name,
             partition_count=count,
@@ -264,6 +266,8 @@ class TopicsArea(Area):
                 f"Each of the {added} new partitions must have the one replica {node_id}."
             )
         if not dry_run:
+            if self._broker.quotas.is_active:
+                self._broker.quotas.mutate(session, added)
             await topics.grow(topic, partition_count)
 
     @operation(Action.ALTER, topic(), merge=_of_this_node)
@@ -281,4 +285,6 @@ class TopicsArea(Area):
     def delete(self, session: Session, *, topic: TopicName) -> Promise[None]:
         """Delete a topic and all its records."""
         self.check_deletion(session)
+        if self._broker.quotas.is_active:
+            self._broker.quotas.mutate(session, self._broker.topics.get(topic).partition_count)
         return self._broker.topics.delete(topic)

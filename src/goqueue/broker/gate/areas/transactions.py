@@ -186,6 +186,8 @@ class TransactionsArea(Area):
         all messages of the call, with the reasons.
         """
         transaction = self._transaction(transaction_id)
+        if self._broker.quotas.is_active:
+            self._broker.quotas.check_produce(session, [one.record for one in messages])
         count = len(messages) + len(unreadable)
         refused: dict[int, GoQueueError] = {
             place: InvalidRequest(reason) for place, reason in unreadable.items()

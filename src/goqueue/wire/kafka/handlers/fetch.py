@@ -49,10 +49,20 @@ _MEMORY_BYTES_MAX = 2 << 20
 def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchResponse]:
     promise: Promise[FetchResponse] = Promise()
     uses_topic_ids = call.version >= _FIRST_VERSION_WITH_TOPIC_IDS
+    meter = call.connection.grants.meter
+    throttle_ms = 0 if meter is None else meter.fetch_wait_ms()
+    if throttle_ms and request.session_epoch == INITIAL_EPOCH:
+        promise.resolve(_throttled(call, throttle_ms, NO_SESSION))
+        return promise
     try:
         session = _session(front, call, request, uses_topic_ids=uses_topic_ids)
     except GoQueueError as error:
         promise.resolve(FetchResponse(error_code=code_of(error), responses=[]))
+        return promise
+    if throttle_ms:
+        promise.resolve(
+            _throttled(call, throttle_ms, NO_SESSION if session is None else session.id)
+        )
         return promise
     is_incremental = session is not None and request.session_epoch != INITIAL_EPOCH
     places = _places(session, request, uses_topic_ids)
@@ -82,6 +92,12 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
     if not promise.is_done:
         call.connection.cancellations[promise] = waiting.cancel
     return promise
+
+
+def _throttled(call: Call, throttle_ms: int, session_id: int) -> FetchResponse:
+    """The response to a fetch over the quota: empty, as KIP-219 has it."""
+    call.connection.mute(throttle_ms)
+    return FetchResponse(session_id=session_id, responses=[])
 
 
 def _session(

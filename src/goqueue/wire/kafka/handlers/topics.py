@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
+from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     GoQueueError,
     InvalidReplicaAssignment,
     InvalidRequest,
     InvalidTopicSetting,
+    QuotaExceeded,
     UnknownTopicId,
 )
 from goqueue.wire.kafka import authorized
@@ -64,6 +67,30 @@ _LEADERLESS = ErrorCode.LEADER_NOT_AVAILABLE
 _FIRST_DELETE_VERSION_WITH_IDS = 6
 _FIRST_METADATA_VERSION_WITH_NULL_NAME = 12
 _PARTITIONS_PER_ANSWER_MAX = 2000
+# Clients of earlier versions do not know the error of quotas (KIP-599), and wait instead.
+_FIRST_CREATE_VERSION_WITH_QUOTAS = 6
+_FIRST_DELETE_VERSION_WITH_QUOTAS = 5
+_FIRST_GROW_VERSION_WITH_QUOTAS = 3
+_QUOTA_WAITS_MAX = 10
+
+T = TypeVar("T")
+
+
+async def _mutate(
+    front: FrontEnd, call: Call, mutate: Callable[[], Promise[T]], *, since: int
+) -> T:
+    """Change topics within the quota of the client: refuse it until then, or wait."""
+    for _ in range(_QUOTA_WAITS_MAX):
+        try:
+            return await mutate()
+        except QuotaExceeded as error:
+            call.connection.mute(error.wait_ms)
+            if call.version >= since:
+                raise
+            pause: Promise[None] = Promise()
+            front.gate.clock.call_later(error.wait_ms, partial(pause.resolve, None))
+            await pause
+    return await mutate()
 
 
 async def metadata(front: FrontEnd, call: Call, request: MetadataRequest) -> MetadataResponse:
@@ -120,6 +147,9 @@ async def _look_up(
             return MetadataResponseTopic(error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name)
         topic = await topics.use(call.session, topic=name, may_create=may_create)
         return _describe(front, call, topic, front.brokers(call.session))
+    except QuotaExceeded:
+        # Clients retry this, and not the error of quotas, which this API does not have.
+        return MetadataResponseTopic(error_code=_LEADERLESS, name=name)
     except GoQueueError as error:
         return MetadataResponseTopic(error_code=code_of(error), name=name)
 
@@ -258,7 +288,8 @@ async def _create(
         if config.value is None:
             raise InvalidTopicSetting("it has no value.", setting=core_name(config.name))
         settings[core_name(config.name)] = config.value
-    created = await front.gate.topics.create(
+    create = partial(
+        front.gate.topics.create,
         call.session,
         name=wanted.name,
         partition_count=None if wanted.num_partitions == _BY_DEFAULT else wanted.num_partitions,
@@ -267,6 +298,7 @@ async def _create(
         assignment=assignment,
         dry_run=validate_only,
     )
+    created = await _mutate(front, call, create, since=_FIRST_CREATE_VERSION_WITH_QUOTAS)
     defaults = front.gate.configs.topic_defaults(call.session)
     return CreatableTopicResult(
         name=wanted.name,
@@ -312,7 +344,8 @@ async def _delete(front: FrontEnd, call: Call, wanted: DeleteTopicState) -> Dele
             else topics.get(session, topic=wanted.name)
         )
         result.name, result.topic_id = topic.name, topic.id
-        await topics.delete(session, topic=topic.name)
+        delete = partial(topics.delete, session, topic=topic.name)
+        await _mutate(front, call, delete, since=_FIRST_DELETE_VERSION_WITH_QUOTAS)
     except GoQueueError as error:
         result.error_code, result.error_message = code_of(error), message_of(error)
     return result
@@ -336,13 +369,15 @@ async def _grow(
     if wanted.assignments is not None:
         assignment = [one.broker_ids for one in wanted.assignments]
     try:
-        await front.gate.topics.grow(
+        grow = partial(
+            front.gate.topics.grow,
             call.session,
             topic=wanted.name,
             partition_count=wanted.count,
             assignment=assignment,
             dry_run=validate_only,
         )
+        await _mutate(front, call, grow, since=_FIRST_GROW_VERSION_WITH_QUOTAS)
     except GoQueueError as error:
         return CreatePartitionsTopicResult(
             name=wanted.name, error_code=code_of(error), error_message=message_of(error)
