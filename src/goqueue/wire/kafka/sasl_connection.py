@@ -228,14 +228,10 @@ class SaslConnection(Connection):
         self.identify(msgspec.structs.replace(session, expires_ms=self._expires_ms))
         self._stop_timer(_LOGIN_TIMER)
         self._front.watch(self)
-        self._stop_timer(_WATCH)
         try:
             self._take_seat()
         except QuotaReached as error:
             self.refuse(str(error))
-            return
-        watch = self._front.gate.authentication.watch(session, self._ended)
-        self.cancellations[_WATCH] = watch.cancel
 
     def _end_of(self, session: Session) -> int:
         """Return when a session ends: its credentials expire, or it reaches the limit."""
