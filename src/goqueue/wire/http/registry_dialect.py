@@ -20,7 +20,13 @@ from goqueue.wire.carrier.problems import (
     status_of,
 )
 from goqueue.wire.carrier.routing import Operation, Routes
-from goqueue.wire.http.bodies.registry import INVALID_SCHEMA, NUMBERS, STORE_FAILED, TIMED_OUT
+from goqueue.wire.http.bodies.registry import (
+    DENIED,
+    INVALID_SCHEMA,
+    NUMBERS,
+    STORE_FAILED,
+    TIMED_OUT,
+)
 from goqueue.wire.http.fields import INT32_MAX
 
 V1_JSON = b"application/vnd.schemaregistry.v1+json"
@@ -174,6 +180,8 @@ def number_of(error: GoQueueError) -> int:
         return TIMED_OUT
     if isinstance(error, errors.StorageFull | errors.StorageFailed):
         return STORE_FAILED
+    if isinstance(error, errors.AccessDenied):
+        return DENIED
     return status_of(error)
 
 

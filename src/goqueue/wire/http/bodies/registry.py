@@ -38,6 +38,7 @@ NUMBERS: dict[SchemaRefusal, int] = {
 INVALID_SCHEMA = 42201
 STORE_FAILED = 50001
 TIMED_OUT = 50002
+DENIED = 40301
 
 Number = Annotated[int, Meta(ge=-1, le=INT32_MAX)]
 Name = Annotated[str, Meta(max_length=1000)]
