@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 from goqueue.client import ClientSettings, LogClient, Unreachable
+from goqueue.client.http.settings import HttpSettings, RetrySettings, base_url
+from goqueue.spark.access import OPEN, Access
 
 # A broker restart must not end a query: Spark fails a local task at its first error.
 PATIENCE_MS = 120_000
@@ -14,7 +16,7 @@ BUFFERS_KEPT_MAX = 5
 _WAIT_S = 0.5
 
 
-def connect(bootstrap: str) -> LogClient:
+def connect(bootstrap: str, access: Access = OPEN) -> LogClient:
     """Return a client for a driver, which fails at once if the address does not respond."""
     return LogClient(
         bootstrap,
@@ -23,15 +25,17 @@ def connect(bootstrap: str) -> LogClient:
             retry_ms_max=PATIENCE_MS,
             metadata_age_ms_max=METADATA_AGE_MS,
             buffers_kept_max=BUFFERS_KEPT_MAX,
+            tls=access.tls,
+            sasl=access.sasl,
         ),
     )
 
 
-def connect_again(bootstrap: str) -> LogClient:
+def connect_again(bootstrap: str, access: Access = OPEN) -> LogClient:
     """Return a client for a task. The driver has reached this address, so the client retries it."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while True:
-        client = connect(bootstrap)
+        client = connect(bootstrap, access)
         try:
             client.cluster.nodes()
         except Unreachable:
@@ -41,3 +45,13 @@ def connect_again(bootstrap: str) -> LogClient:
             time.sleep(_WAIT_S)
         else:
             return client
+
+
+def http_settings(access: Access, retry: RetrySettings) -> HttpSettings:
+    """Return the settings of clients of the HTTP API and of registries."""
+    return HttpSettings(retry=retry, login=access.login, tls=access.tls)
+
+
+def http_url(address: str, access: Access) -> str:
+    """Return the URL of the HTTP API, which is encrypted if the address does not tell otherwise."""
+    return base_url(address, is_encrypted=access.tls is not None)

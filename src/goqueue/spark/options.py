@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.access import NAMES as ACCESS_NAMES
+from goqueue.spark.access import OPEN, Access, read_access
 from goqueue.spark.typed.options import NAMES as TYPING_NAMES
 from goqueue.spark.typed.options import TypingOptions, read_typing
 
@@ -73,6 +75,7 @@ class ReadOptions:
     group_id: str | None = None  # the group under which a stream shows its progress
     group_prefix: str = GROUP_PREFIX_DEFAULT  # prefix of a generated group name
     typing: TypingOptions | None = None  # None: key and value are bytes
+    access: Access = OPEN
 
 
 VIEWS = ("records", "batches")
@@ -108,6 +111,7 @@ _READ_NAMES = (
     "subscribePattern",
     "topic",
     "view",
+    *ACCESS_NAMES,
     *TYPING_NAMES,
 )
 # Consumer options that Kafka's own source refuses too, because it sets them itself.
@@ -119,7 +123,7 @@ _DECIDED_HERE = {
     "kafka.value.deserializer": "values are bytes; convert the column",
 }
 # Consumer options of Kafka without an effect here are accepted, so that a job can be ported
-# unchanged. These would have an effect, and are not supported.
+# unchanged. Of these, those that are not known would have an effect that is missing here.
 _SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 # Options that Spark itself may add to a query.
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
@@ -146,11 +150,10 @@ class OptionReader:
     def _check_consumer_option(self, name: str) -> None:
         if name in _DECIDED_HERE:
             self.problems.append(f"{name} is not supported: {_DECIDED_HERE[name]}.")
-        is_plain = self._options[name].strip().upper() == "PLAINTEXT"
-        if name.startswith(_SECURITY) and not is_plain:
+        if name.startswith(_SECURITY):
             self.problems.append(
-                f"{name} is set, but this source connects without encryption and without a "
-                "password; leave it out, or put a tunnel before the broker."
+                f"{name} is not supported here; the options for TLS and SASL that are: "
+                f"{', '.join(ACCESS_NAMES)}."
             )
 
     def text(self, *names: str) -> str | None:
@@ -159,6 +162,10 @@ class OptionReader:
             if (value := self._options.get(name.lower())) is not None and value.strip():
                 return value.strip()
         return None
+
+    def secret(self, name: str) -> str | None:
+        """Return an option exactly as it was given; an empty one too."""
+        return self._options.get(name.lower())
 
     def number(self, name: str, *, least: int = 1) -> int | None:
         text = self.text(name)
@@ -299,8 +306,10 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
     isolation = reader.choice(
         "kafka.isolation.level", ("read_committed", "read_uncommitted"), "read_committed"
     )
+    bootstrap = reader.text("kafka.bootstrap.servers", "bootstrap.servers") or BOOTSTRAP_DEFAULT
+    access = read_access(reader)
     found = ReadOptions(
-        bootstrap=reader.text("kafka.bootstrap.servers", "bootstrap.servers") or BOOTSTRAP_DEFAULT,
+        bootstrap=bootstrap,
         topics=topics,
         pattern=pattern,
         assigned=assigned,
@@ -320,7 +329,8 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
         trigger_delay_ms_max=reader.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
         group_id=reader.text("group", "kafka.group.id"),
         group_prefix=reader.text("groupIdPrefix") or GROUP_PREFIX_DEFAULT,
-        typing=read_typing(reader, topics or tuple(assigned)),
+        typing=read_typing(reader, topics or tuple(assigned), access, bootstrap),
+        access=access,
     )
     least, most = found.trigger_offsets_min, found.trigger_offsets_max
     if least is not None and most is not None and least > most:

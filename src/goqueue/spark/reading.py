@@ -25,7 +25,7 @@ _CLOSE_S = 5.0  # how long a task waits for a fetch that is no longer needed
 def read_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[RawBatch]:
     """Yield the batches that contain the requested offsets and still exist."""
     settle_process()
-    client = take_client(options.bootstrap)
+    client = take_client(options.bootstrap, options.access)
     is_done = False
     try:
         for batch in _ahead(RangeReader(client, options, wanted)):
@@ -36,7 +36,7 @@ def read_batches(options: ReadOptions, wanted: OffsetRange) -> Iterator[RawBatch
     finally:
         # After an error, or when the rest is not needed, a response may still be in flight.
         if is_done:
-            leave_client(options.bootstrap, client)
+            leave_client(options.bootstrap, client, options.access)
         else:
             client.close()
 

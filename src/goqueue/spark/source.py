@@ -112,7 +112,7 @@ class TableReader(Portable, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         settle_process()
         options = self._options
-        with connect(options.bootstrap) as client:
+        with connect(options.bootstrap, options.access) as client:
             seen = look(client, options)
             check_complete(options, seen)
             ranges = chosen_ranges(client, options, seen)

@@ -8,6 +8,7 @@ import os
 import sys
 
 from goqueue.client import LogClient
+from goqueue.spark.access import OPEN, Access
 from goqueue.spark.connecting import connect_again
 
 IDLE_CLIENTS_MAX = 4  # for different brokers; a process seldom reads from more than one
@@ -19,9 +20,8 @@ BLOCK_BYTES_KEPT = 32 << 20  # the maximum that the C library accepts
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # constants of malloc.h
 
 _DAEMON = "pyspark.daemon"
-_idle: dict[
-    tuple[int, str], LogClient
-] = {}  # by process, because connections do not survive a fork
+# By process, because connections do not survive a fork.
+_idle: dict[tuple[int, str, Access], LogClient] = {}
 _settled: set[int] = set()
 
 
@@ -48,17 +48,17 @@ def _keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, FREED_BYTES_KEPT)
 
 
-def take_client(bootstrap: str) -> LogClient:
+def take_client(bootstrap: str, access: Access = OPEN) -> LogClient:
     """Return a client for one task: one left by an earlier task, or a new one."""
-    client = _idle.pop((os.getpid(), bootstrap), None)
+    client = _idle.pop((os.getpid(), bootstrap, access), None)
     if client is None:
-        return connect_again(bootstrap)
+        return connect_again(bootstrap, access)
     client.cluster.forget()
     return client
 
 
-def leave_client(bootstrap: str, client: LogClient) -> None:
+def leave_client(bootstrap: str, client: LogClient, access: Access = OPEN) -> None:
     """Keep a client for the next task; it must have worked, and must no longer be in use."""
-    key = os.getpid(), bootstrap
+    key = os.getpid(), bootstrap, access
     if len(_idle) >= IDLE_CLIENTS_MAX or _idle.setdefault(key, client) is not client:
         client.close()

@@ -149,5 +149,5 @@ def stream_options(**options: str) -> ReadOptions:
 
 def serve_tasks(broker: SparkBroker, patch: pytest.MonkeyPatch) -> None:
     """Tasks read from this broker, and what they leave for the next is not the next test's."""
-    patch.setattr(workers, "connect_again", lambda _: broker.client())
+    patch.setattr(workers, "connect_again", lambda *_: broker.client())
     patch.setattr(workers, "_idle", {})

@@ -189,8 +189,8 @@ def test_options_of_the_kafka_consumer_may_stay() -> None:
         ({"partitions": "0;1"}, "as 0,1,5"),
         ({"maxTriggerDelay": "soon"}, "such as 500ms"),
         ({"kafka.isolation.level": "none"}, "read_committed, read_uncommitted"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "without a password"),
-        ({"kafka.security.protocol": "SSL"}, "without encryption"),
+        ({"kafka.sasl.login.class": "x"}, "not supported here"),
+        ({"kafka.security.protocol": "TLS"}, "SASL_SSL"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, str], complaint: str) -> None:

@@ -118,7 +118,7 @@ def test_a_task_goes_on_with_the_connection_of_the_one_before(
 ) -> None:
     clients: list[LogClient] = []
 
-    def connect(_: str) -> LogClient:
+    def connect(*_: object) -> LogClient:
         clients.append(broker.client())
         return clients[-1]
 

@@ -31,13 +31,17 @@ class TlsSettings:
     key_file: str = ""  # empty: the key is in `certificate_file`
     key_password: str = field(default="", repr=False)
     checks_host: bool = True  # that the certificate of the broker is for its address
-    ca_text: str = field(default="", repr=False)  # certificates themselves, instead of a file
+    # The same themselves, instead of files; the key of a client is in the text of its certificate.
+    ca_text: str = field(default="", repr=False)
+    certificate_text: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if self.key_file and not self.certificate_file:
             raise InvalidRequest("A client key needs its certificate; give both.")
         if self.ca_file and self.ca_text:
             raise InvalidRequest("Give the authorities as a file or as text, not both.")
+        if self.certificate_file and self.certificate_text:
+            raise InvalidRequest("Give the client certificate as a file or as text, not both.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from goqueue.client.errors import TlsFailed
@@ -43,17 +44,21 @@ def _context(settings: TlsSettings, versions: _Versions) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = settings.checks_host
     if settings.certificate_file:
-        _load_certificate(context, settings)
+        _load_certificate(context, settings, settings.certificate_file)
+    elif settings.certificate_text:
+        # OpenSSL takes certificates from files only; this one nobody else can read.
+        with NamedTemporaryFile("w", suffix=".pem", encoding="utf-8") as file:
+            file.write(settings.certificate_text)
+            file.flush()
+            _load_certificate(context, settings, file.name)
     return context
 
 
-def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _load_certificate(context: ssl.SSLContext, settings: TlsSettings, file: str) -> None:
     # An empty password fails; without one, OpenSSL would ask on the terminal.
     password = settings.key_password
     try:
-        context.load_cert_chain(
-            settings.certificate_file, settings.key_file or None, lambda: password
-        )
+        context.load_cert_chain(file, settings.key_file or None, lambda: password)
     except (OSError, ValueError) as error:
         raise InvalidRequest(
             f"The certificate {settings.certificate_file} and its key cannot be used: "

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.spark import losses as loss_texts
+from goqueue.spark.access import access_of
 from goqueue.spark.connecting import connect
 from goqueue.spark.losses import report
 from goqueue.spark.options import EARLIEST, LATEST, SPLIT_BYTES_DEFAULT, ReadOptions, Start
@@ -73,9 +74,13 @@ def archive(
     fails_on_data_loss: bool = True,
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     records_per_task_max: int | None = None,
+    access: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> ArchiveResult:
-    """Append the new records of topics to an archive, as one manifest."""
+    """Append the new records of topics to an archive, as one manifest.
+
+    `access` are options for TLS and credentials, as those of the data source.
+    """
     if layout not in LAYOUTS:
         raise InvalidRequest(f"The layout is {layout!r}; give one of {', '.join(LAYOUTS)}.")
     path = folder_of(folder)
@@ -87,6 +92,7 @@ def archive(
         fails_on_data_loss=fails_on_data_loss,
         split_bytes=split_bytes,
         records_per_task_max=records_per_task_max,
+        access=access_of(access),
     )
     with locked(path):
         held = load_archive(path)
@@ -119,7 +125,7 @@ def refuse_snapshot(held: Archive) -> None:
 
 def plan_archive(options: ReadOptions, held: Archive) -> Plan:
     """Plan the records since the last manifest, split into tasks."""
-    with connect(options.bootstrap) as client:
+    with connect(options.bootstrap, options.access) as client:
         seen = look(client, options)
         starts, losses = starting_places(seen, held.positions)
         report(losses, is_fatal=options.fails_on_data_loss)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
+from goqueue.spark.access import Cluster, access_of
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.pipelines.archive_reading import frame_of, open_archive, superseded_frame
 from goqueue.spark.pipelines.archiving import archive_schema, plan_archive
@@ -116,9 +117,13 @@ def compact(
     keeps_keyless: bool = False,
     layout: Layout = "partition",
     fails_on_data_loss: bool = True,
+    access: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> CompactResult:
-    """Create a new snapshot of the latest records of a topic, or of an archive."""
+    """Create a new snapshot of the latest records of a topic, or of an archive.
+
+    `access` are options for TLS and credentials, as those of the data source.
+    """
     if (archive is None) == (topic is None):
         raise InvalidRequest("Name an archive or a topic to compact, one of them.")
     path, began = folder_of(folder), time.time()
@@ -131,7 +136,16 @@ def compact(
         source = (
             _archive_source(spark, held, archive)
             if archive is not None
-            else _topic_source(spark, held, bootstrap or "", topic or "", fails_on_data_loss)
+            else _topic_source(
+                spark,
+                held,
+                ReadOptions(
+                    bootstrap=bootstrap or "",
+                    topics=(topic or "",),
+                    fails_on_data_loss=fails_on_data_loss,
+                    access=access_of(access),
+                ),
+            )
         )
         manifest = None
         if source is not None:
@@ -153,13 +167,9 @@ def refuse_appended(held: Archive) -> None:
         )
 
 
-def _topic_source(
-    spark: SparkSession, held: Archive, bootstrap: str, topic: str, fails_on_data_loss: bool
-) -> _Source | None:
+def _topic_source(spark: SparkSession, held: Archive, options: ReadOptions) -> _Source | None:
     """Return the last snapshot and the newer records of the topic; None if there are none."""
-    options = ReadOptions(
-        bootstrap=bootstrap, topics=(topic,), fails_on_data_loss=fails_on_data_loss
-    )
+    (topic,) = options.topics
     strangers = set(held.positions) - {topic}
     if strangers:
         raise InvalidRequest(
@@ -171,7 +181,7 @@ def _topic_source(
         return None
     fresh = topic_frame(
         spark,
-        bootstrap,
+        Cluster(options.bootstrap, options.access),
         topic,
         starts={one.partition.partition: one.start for one in plan.ranges},
         ends={one.partition.partition: one.end for one in plan.ranges},

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
+from goqueue.spark.access import Cluster
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import SPLIT_BYTES_DEFAULT, ReadOptions
 from goqueue.spark.pipelines.copy_progress import Step, copied, is_within, merged
@@ -45,7 +46,7 @@ def verify_copy(
         run_units(
             spark,
             units,
-            partial(_unit_digest, order.bootstrap),
+            partial(_unit_digest, Cluster(order.bootstrap, order.access)),
             on_progress=on_progress,
         )
     )
@@ -69,9 +70,12 @@ def _target_units(
     if not stored:
         return []
     options = ReadOptions(
-        bootstrap=order.bootstrap, topics=(order.target,), split_bytes=SPLIT_BYTES_DEFAULT
+        bootstrap=order.bootstrap,
+        topics=(order.target,),
+        split_bytes=SPLIT_BYTES_DEFAULT,
+        access=order.access,
     )
-    with connect(order.bootstrap) as client:
+    with connect(order.bootstrap, order.access) as client:
         seen = look(client, options)
         sizes = record_bytes(client, seen)
     spans = [
@@ -96,18 +100,23 @@ def _target_units(
     ]
 
 
-def _unit_digest(bootstrap: str, unit: tuple[OffsetRange, list[tuple[int, int]]]) -> Digest:
-    return target_digest(bootstrap, *unit) if unit[1] else Digest()
+def _unit_digest(cluster: Cluster, unit: tuple[OffsetRange, list[tuple[int, int]]]) -> Digest:
+    return target_digest(cluster, *unit) if unit[1] else Digest()
 
 
-def target_digest(bootstrap: str, wanted: OffsetRange, ranges: list[tuple[int, int]]) -> Digest:
+def target_digest(cluster: Cluster, wanted: OffsetRange, ranges: list[tuple[int, int]]) -> Digest:
     """Return the digest of what a copy has stored in a target range; runs on a worker."""
     from goqueue.spark.columns import record_batches
     from goqueue.spark.options import ReadOptions
     from goqueue.spark.pipelines.archiving import archive_schema
     from goqueue.spark.reading import read_batches
 
-    options = ReadOptions(bootstrap=bootstrap, topics=(wanted.partition.topic,), has_headers=True)
+    options = ReadOptions(
+        bootstrap=cluster.bootstrap,
+        topics=(wanted.partition.topic,),
+        has_headers=True,
+        access=cluster.access,
+    )
     found = Digest()
     for batch in record_batches(read_batches(options, wanted), wanted, archive_schema()):
         inside = is_within(batch["offset"].to_numpy(), ranges)

@@ -34,6 +34,7 @@ from goqueue.model.compression import Compression
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.model.queries import Attempt
+from goqueue.spark.access import OPEN, Access
 from goqueue.spark.connecting import PATIENCE_MS, connect_again
 from goqueue.spark.pipelines.copy_progress import (
     DamagedProgress,
@@ -74,6 +75,7 @@ class CopyOrder:
     partitioning: Partitioning = "key"
     is_marked: bool = False
     compression: Compression = Compression.NONE
+    access: Access = OPEN
 
 
 def copy_frame(records: DataFrame, order: CopyOrder, *, tasks: int) -> DataFrame:
@@ -91,7 +93,7 @@ def settle(order: CopyOrder) -> None:
     """Start a new run of each copy that has begun, and abort what it had not committed."""
     begun = all_steps(order.state)
     if begun:
-        with control(order.http) as api:
+        with control(order.http, order.access) as api:
             for source in begun:
                 open_copy(order, source, api)
 
@@ -118,8 +120,8 @@ def copy_rows(order: CopyOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         clients: tuple[LogClient, Client] | None = None
         for source, rows in by_source(batches):
             if clients is None:
-                log = stack.enter_context(connect_again(order.bootstrap))
-                clients = log, stack.enter_context(control(order.http))
+                log = stack.enter_context(connect_again(order.bootstrap, order.access))
+                clients = log, stack.enter_context(control(order.http, order.access))
             if copy is None or copy.source != source:
                 if copy is not None:
                     done.append(copy.finish())

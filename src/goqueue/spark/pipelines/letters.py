@@ -7,7 +7,7 @@ keeps its records. The broker performs the redrive and skips letters that it has
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,8 +65,13 @@ def dead_letters(records: DataFrame) -> DataFrame:
     )
 
 
-def read_letters(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """Return the contents of a dead-letter topic now, with the columns of `dead_letters`."""
+def read_letters(
+    spark: SparkSession, bootstrap: str, topic: str, *, access: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return the contents of a dead-letter topic now, with the columns of `dead_letters`.
+
+    `access` are options for TLS and credentials, as those of the data source.
+    """
     from goqueue.spark.session import enable
 
     reader = enable(spark).read.format("goqueue")
@@ -74,6 +79,7 @@ def read_letters(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": topic,
         "includeHeaders": "true",
+        **(access or {}),
     }
     return dead_letters(reader.options(**options).load())
 

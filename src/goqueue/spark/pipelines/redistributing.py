@@ -20,6 +20,7 @@ from goqueue.client import ConfigSource, LogClient
 from goqueue.model.errors import InvalidRequest, UnknownTopic
 from goqueue.model.names import TopicPartition
 from goqueue.spark import losses
+from goqueue.spark.access import Cluster, access_of
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.pipelines.copy_progress import Step, all_steps, copied
@@ -75,18 +76,20 @@ def redistribute(
     is_marked: bool = False,
     is_verified: bool = True,
     http: str | None = None,
+    access: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> RedistributeResult:
     """Copy the new records of `source` into `target`, which is created if it does not exist.
 
     Keys go to the partitions that every client of the target uses. `http` is the address of the
-    broker's HTTP API, requested from the broker if not given.
+    broker's HTTP API, requested from the broker if not given. `access` are options for TLS and
+    credentials, as those of the data source.
     """
     if source == target:
         raise InvalidRequest("A topic cannot be redistributed into itself; name another target.")
     began = time.monotonic()
-    folder = folder_of(state)
-    with connect(bootstrap) as client:
+    folder, login = folder_of(state), access_of(access)
+    with connect(bootstrap, login) as client:
         seen = look(client, ReadOptions(bootstrap=bootstrap, topics=(source,)))
         count = settled_target(client, source, target, partitions)
         wanted = _plan(client, seen, source, target, is_marked)
@@ -94,12 +97,13 @@ def redistribute(
         plan = settled_plan(folder, wanted)
         order = CopyOrder(
             bootstrap=bootstrap,
-            http=located_http(bootstrap, http),
+            http=located_http(bootstrap, http, login),
             target=target,
             run_id=folder.name,
             copy_id=plan.copy_id,
             state=folder,
             is_marked=is_marked,
+            access=login,
         )
         done = _run(spark, seen, source, order, is_verified, on_progress)
     return replace(done, partitions=count, seconds=time.monotonic() - began)
@@ -117,7 +121,9 @@ def _run(
     settle(order)
     before = all_steps(order.state)
     starts, ends = open_ranges(seen, before)
-    frame = topic_frame(spark, order.bootstrap, source, starts=starts, ends=ends)
+    frame = topic_frame(
+        spark, Cluster(order.bootstrap, order.access), source, starts=starts, ends=ends
+    )
     done, _ = run_copy(spark, frame, Selection(), order, len(starts), on_progress)
     after = all_steps(order.state)
     fresh = {one: steps[len(before.get(one, ())) :] for one, steps in after.items()}

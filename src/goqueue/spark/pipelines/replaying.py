@@ -19,6 +19,7 @@ import msgspec
 
 from goqueue.model.errors import InvalidRequest, UnknownTopic
 from goqueue.model.names import TopicPartition
+from goqueue.spark.access import OPEN, Access, Cluster, access_of
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import ReadOptions, Start
 from goqueue.spark.pipelines.archive_reading import empty_frame, frame_of, open_archive
@@ -105,11 +106,13 @@ def replay(
     is_marked: bool = False,
     is_verified: bool = True,
     http: str | None = None,
+    access: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> ReplayResult:
     """Replay the selected records of an archive or of a topic, and verify them in the target.
 
-    `http` is the address of the broker's HTTP API, requested from the broker if not given.
+    `http` is the address of the broker's HTTP API, requested from the broker if not given. `access`
+    are options for TLS and credentials, as those of the data source; a run may go on with others.
     """
     _check_names(run_id, archive, topic, target)
     wanted = ReplayPlan(
@@ -123,13 +126,14 @@ def replay(
         is_marked=is_marked,
     )
     # Errors are reported before the name of the run is taken.
-    target_partitions = partition_count(bootstrap, target)
+    cluster = Cluster(bootstrap, access_of(access))
+    target_partitions = partition_count(cluster, target)
     select(empty_frame(spark), wanted.selection)
     folder = _state_folder(archive, state, run_id)
     began = time.monotonic()
     with locked(folder):
-        plan = settled_plan(folder, wanted, start, end)
-        order = _order_of(plan, run_id, folder, located_http(bootstrap, http))
+        plan = settled_plan(folder, wanted, start, end, cluster.access)
+        order = _order_of(plan, run_id, folder, cluster, http)
         done = _run(spark, plan, order, target_partitions, is_verified, on_progress)
     return replace(done, seconds=time.monotonic() - began)
 
@@ -145,10 +149,12 @@ def _check_names(run_id: str, archive: str | Path | None, topic: str | None, tar
         raise InvalidRequest("A topic cannot be replayed into itself; name another target.")
 
 
-def _order_of(plan: ReplayPlan, run_id: str, folder: Path, http: str) -> CopyOrder:
+def _order_of(
+    plan: ReplayPlan, run_id: str, folder: Path, cluster: Cluster, http: str | None
+) -> CopyOrder:
     return CopyOrder(
         bootstrap=plan.bootstrap,
-        http=http,
+        http=located_http(cluster.bootstrap, http, cluster.access),
         target=plan.target,
         run_id=run_id,
         copy_id=plan.copy_id,
@@ -156,6 +162,7 @@ def _order_of(plan: ReplayPlan, run_id: str, folder: Path, http: str) -> CopyOrd
         keeps_timestamps=plan.keeps_timestamps,
         partitioning=plan.partitioning,
         is_marked=plan.is_marked,
+        access=cluster.access,
     )
 
 
@@ -168,7 +175,7 @@ def _run(
     on_progress: OnProgress | None,
 ) -> ReplayResult:
     """Complete a plan; the caller adds the duration."""
-    records, sources = _source_frame(spark, plan)
+    records, sources = _source_frame(spark, plan, order.access)
     last = max((one.partition for one in sources), default=-1)
     check_order(order, source_partitions=last + 1, target_partitions=target_partitions)
     settle(order)
@@ -207,12 +214,16 @@ def run_copy(
 
 
 def settled_plan(
-    folder: Path, wanted: ReplayPlan, start: Start | None, end: Start | None
+    folder: Path,
+    wanted: ReplayPlan,
+    start: Start | None,
+    end: Start | None,
+    access: Access = OPEN,
 ) -> ReplayPlan:
     """Return the plan of the run: recorded by its first call, the same for all others."""
     file = folder / PLAN
     if not file.exists():
-        plan = _pinned(wanted, start, end)
+        plan = _pinned(wanted, start, end, access)
         write_new(file, msgspec.json.format(msgspec.json.encode(plan)))
         return plan
     plan = msgspec.json.decode(file.read_bytes(), type=ReplayPlan)
@@ -240,7 +251,9 @@ def settled_plan(
     return plan
 
 
-def _pinned(wanted: ReplayPlan, start: Start | None, end: Start | None) -> ReplayPlan:
+def _pinned(
+    wanted: ReplayPlan, start: Start | None, end: Start | None, access: Access
+) -> ReplayPlan:
     """Plan the records that exist now: later records belong to another run."""
     wanted = msgspec.structs.replace(wanted, copy_id=uuid.uuid4().hex)
     if wanted.is_archive:
@@ -248,7 +261,7 @@ def _pinned(wanted: ReplayPlan, start: Start | None, end: Start | None) -> Repla
         return msgspec.structs.replace(wanted, manifests=len(held.manifests))
     options = ReadOptions(bootstrap=wanted.bootstrap, topics=(wanted.source,))
     options = replace(options, start=start or options.start, end=end or options.end)
-    with connect(wanted.bootstrap) as client:
+    with connect(wanted.bootstrap, access) as client:
         seen = look(client, options)
         ranges = chosen_ranges(client, options, seen)
     return msgspec.structs.replace(
@@ -261,18 +274,21 @@ def _pinned(wanted: ReplayPlan, start: Start | None, end: Start | None) -> Repla
     )
 
 
-def _source_frame(spark: SparkSession, plan: ReplayPlan) -> tuple[DataFrame, list[TopicPartition]]:
+def _source_frame(
+    spark: SparkSession, plan: ReplayPlan, access: Access
+) -> tuple[DataFrame, list[TopicPartition]]:
     if plan.is_archive:
         held = _as_planned(plan)
         sources = {TopicPartition(one.topic, one.partition) for one in held.pieces}
         chosen = plan.selection
         frame = frame_of(spark, held, from_ms=chosen.from_ms, until_ms=chosen.until_ms)
         return frame, sorted(sources)
-    check_topic(plan.bootstrap, plan.source, plan.topic_id)
+    cluster = Cluster(plan.bootstrap, access)
+    check_topic(cluster, plan.source, plan.topic_id)
     sources_there = [TopicPartition(plan.source, one.partition) for one in plan.ranges]
     frame = topic_frame(
         spark,
-        plan.bootstrap,
+        cluster,
         plan.source,
         starts={one.partition: one.start for one in plan.ranges},
         ends={one.partition: one.end for one in plan.ranges},
@@ -282,7 +298,7 @@ def _source_frame(spark: SparkSession, plan: ReplayPlan) -> tuple[DataFrame, lis
 
 def topic_frame(
     spark: SparkSession,
-    bootstrap: str,
+    cluster: Cluster,
     topic: str,
     *,
     starts: Mapping[int, int],
@@ -295,7 +311,8 @@ def topic_frame(
         return empty_frame(spark)
     reader = enable(spark).read.format("goqueue")
     options = {
-        "kafka.bootstrap.servers": bootstrap,
+        **dict(cluster.access.options),
+        "kafka.bootstrap.servers": cluster.bootstrap,
         "assign": _json({topic: sorted(starts)}),
         "startingOffsets": _json({topic: {str(n): at for n, at in starts.items()}}),
         "endingOffsets": _json({topic: {str(n): at for n, at in ends.items()}}),
@@ -304,9 +321,9 @@ def topic_frame(
     return reader.options(**options).load()
 
 
-def partition_count(bootstrap: str, topic: str) -> int:
+def partition_count(cluster: Cluster, topic: str) -> int:
     """Return the partition count of a topic; a target is never created implicitly."""
-    with connect(bootstrap) as client:
+    with connect(cluster.bootstrap, cluster.access) as client:
         try:
             return len(client.topics.view(topic).partitions)
         except UnknownTopic:
@@ -315,8 +332,8 @@ def partition_count(bootstrap: str, topic: str) -> int:
             ) from None
 
 
-def check_topic(bootstrap: str, topic: str, topic_id: str) -> None:
-    with connect(bootstrap) as client:
+def check_topic(cluster: Cluster, topic: str, topic_id: str) -> None:
+    with connect(cluster.bootstrap, cluster.access) as client:
         if client.topics.view(topic).id.hex() != topic_id:
             raise InvalidRequest(
                 f"Topic {topic!r} was deleted and created again since this run began; begin "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,17 @@ from typing import TYPE_CHECKING
 
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
+from goqueue.spark.access import access_of, registry_access
 from goqueue.spark.connecting import connect
 from goqueue.spark.losses import report
-from goqueue.spark.options import EARLIEST, LATEST, SPLIT_BYTES_DEFAULT, ReadOptions, Start
+from goqueue.spark.options import (
+    BOOTSTRAP_DEFAULT,
+    EARLIEST,
+    LATEST,
+    SPLIT_BYTES_DEFAULT,
+    ReadOptions,
+    Start,
+)
 from goqueue.spark.pipelines.archive_reading import open_archive
 from goqueue.spark.pipelines.archiving import archive_schema, starting_places
 from goqueue.spark.pipelines.folders import folder_of, locked
@@ -101,12 +109,14 @@ def typed(
     fails_on_data_loss: bool = True,
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     records_per_task_max: int | None = None,
+    access: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> TypedResult:
     """Append the new records of a topic, or of an archive, to a typed table, as one manifest.
 
     The schemas are the latest of TOPIC-value and TOPIC-key, unless others are given; `message`
-    selects one of several in a Protobuf file.
+    selects one of several in a Protobuf file. `access` are options for TLS and credentials, as
+    those of the data source; a registry on the host of a broker gets the same login.
     """
     from goqueue.spark.pipelines.typing_schemas import grown_schema
 
@@ -118,7 +128,9 @@ def typed(
         fails_on_data_loss=fails_on_data_loss,
         split_bytes=split_bytes,
         records_per_task_max=records_per_task_max,
+        access=access_of(access),
     )
+    at_registry = registry_access(None, options.access, registry, bootstrap or BOOTSTRAP_DEFAULT)
     with locked(path):
         held = load_table(path)
         strays = held.remove_strays()
@@ -129,7 +141,7 @@ def typed(
         if is_key_typed:
             named = key_subject or f"{plan.topic}-key"
             columns["key"] = ColumnTyping(named, key_version, option_prefix="schema.key")
-        schemas = load_schemas(TypingOptions(registry.rstrip("/"), columns))
+        schemas = load_schemas(TypingOptions(registry.rstrip("/"), columns, access=at_registry))
         schema = grown_schema(held, schemas)
         work = partial(type_unit, plan.origin, schemas, path)
         pieces = run_units(spark, plan.units, work, on_progress=on_progress)
@@ -254,7 +266,7 @@ def plan_of_topic(held: TypedTable, options: ReadOptions) -> _Plan:
     """Plan the new records of a topic since the last manifest, split into tasks."""
     topic = options.topics[0]
     _refuse_other_source(held, topic=topic, archive_id="")
-    with connect(options.bootstrap) as client:
+    with connect(options.bootstrap, options.access) as client:
         seen = look(client, options)
         starts, losses = starting_places(seen, held.positions)
         report(losses, is_fatal=options.fails_on_data_loss)

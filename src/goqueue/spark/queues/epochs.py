@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from goqueue.client.http import HttpSettings, QueueGroup, ReceivedMessage, RetrySettings
+from goqueue.client.http import QueueGroup, ReceivedMessage, RetrySettings
 from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
@@ -35,7 +35,8 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition
 from goqueue.model.queries import PREFIX, Attempt
-from goqueue.spark.connecting import PATIENCE_MS
+from goqueue.spark.access import Access
+from goqueue.spark.connecting import PATIENCE_MS, http_settings, http_url
 from goqueue.spark.queues.offsets import MessagePosition, QueueOffset
 from goqueue.spark.queues.options import QueueOptions
 
@@ -66,10 +67,10 @@ class Held(NamedTuple):
     positions: list[MessagePosition]
 
 
-def carrier(http: str) -> Transport:
+def carrier(http: str, access: Access) -> Transport:
     """Return a connection to the HTTP API that retries for a long time."""
     retry = RetrySettings(retries_max=_RETRIES_MAX, backoff_ms_max=_BACKOFF_MS_MAX)
-    return Transport(http, HttpSettings(retry=retry))
+    return Transport(http_url(http, access), http_settings(access, retry))
 
 
 def commit_epoch(carrier: Transport, offset: QueueOffset) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.access import NAMES as ACCESS_NAMES
+from goqueue.spark.access import read_access
 from goqueue.spark.options import BOOTSTRAP_DEFAULT, SPLIT_BYTES_DEFAULT, OptionReader, ReadOptions
 from goqueue.spark.sink.options import WriteOptions, located
 
@@ -30,6 +32,7 @@ _NAMES = (
     "splitBytes",
     "subscribe",
     "topic",
+    *ACCESS_NAMES,
 )
 # Options of offset streams that do not apply here: the group tracks what was delivered.
 _NOT_OF_QUEUES = (
@@ -95,6 +98,7 @@ def queue_options(options: Mapping[str, str]) -> QueueOptions:
         tasks_min=reader.number("minPartitions") or 0,
         records_per_task_max=reader.number("maxRecordsPerPartition"),
         split_bytes=reader.number("splitBytes", least=1 << 16) or SPLIT_BYTES_DEFAULT,
+        access=read_access(reader),
     )
     found = QueueOptions(
         read, group or "", reader.text("http.address") or "", messages_max, hold_ms
@@ -124,4 +128,5 @@ def with_address(options: QueueOptions) -> QueueOptions:
     """Return the options with the HTTP address, requested from the broker if not given."""
     if options.http:
         return options
-    return replace(options, http=located(WriteOptions(options.read.bootstrap)).http)
+    read = options.read
+    return replace(options, http=located(WriteOptions(read.bootstrap, access=read.access)).http)

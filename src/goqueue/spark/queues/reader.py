@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.driver_access import described
 from goqueue.spark.portable import Portable
 from goqueue.spark.queues.epochs import QueueEpochs, carrier
 from goqueue.spark.queues.listener import SOURCE_NAME
@@ -53,7 +54,8 @@ class QueueStreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailab
     def _driver(self) -> QueuePlanner:
         if self._planner is None:
             options = with_address(self._options)
-            planner = QueuePlanner(options, QueueEpochs(carrier(options.http), options))
+            api = carrier(options.http, options.read.access)
+            planner = QueuePlanner(options, QueueEpochs(api, options))
             planner.check()
             self._planner = planner
         return self._planner
@@ -188,7 +190,8 @@ class QueuePlanner:
 
     def report(self) -> dict[str, Any]:
         """Return what the listener needs to commit epochs of this query."""
-        return {"http": self._options.http, "source": SOURCE_NAME}
+        login = described(self._options.read.access)
+        return {"http": self._options.http, "source": SOURCE_NAME, **login}
 
     def _settle(self, offset: QueueOffset, *, kept: str) -> None:
         """Release, once, messages that a previous instance took but did not checkpoint."""

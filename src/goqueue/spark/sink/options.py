@@ -9,6 +9,8 @@ from goqueue.client import find_http
 from goqueue.model.compression import Compression
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.model.names import check_topic_name
+from goqueue.spark.access import NAMES as ACCESS_NAMES
+from goqueue.spark.access import OPEN, Access, read_access
 from goqueue.spark.connecting import connect
 from goqueue.spark.options import BOOTSTRAP_DEFAULT, OptionReader
 
@@ -25,6 +27,7 @@ _NAMES = (
     "kafka.compression.type",
     "topic",
     "transactionTimeout",
+    *ACCESS_NAMES,
 )
 _CODECS = tuple(one.name.lower() for one in Compression)
 
@@ -39,6 +42,7 @@ class WriteOptions:
     is_exactly_once: bool = True
     compression: Compression = Compression.NONE
     timeout_ms: int = TIMEOUT_MS_DEFAULT
+    access: Access = OPEN
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -62,6 +66,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         is_exactly_once=delivery == EXACTLY_ONCE,
         compression=Compression[codec.upper()],
         timeout_ms=reader.duration_ms("transactionTimeout", TIMEOUT_MS_DEFAULT),
+        access=read_access(reader),
     )
     reader.raise_problems()
     return found
@@ -71,14 +76,14 @@ def located(options: WriteOptions) -> WriteOptions:
     """Return the options with the HTTP address, requested from the broker if not given."""
     if not options.is_exactly_once:
         return options
-    return replace(options, http=located_http(options.bootstrap, options.http))
+    return replace(options, http=located_http(options.bootstrap, options.http, options.access))
 
 
-def located_http(bootstrap: str, http: str | None) -> str:
+def located_http(bootstrap: str, http: str | None, access: Access = OPEN) -> str:
     """Return the address of the HTTP API: the given one, or the one that the broker reports."""
     if http:
         return http
-    with connect(bootstrap) as client:
+    with connect(bootstrap, access) as client:
         found = find_http(client.cluster)
     if found is None:
         raise InvalidRequest(

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from goqueue.client import LogClient, ProducerSettings, ProducerTransaction
-from goqueue.client.http import Client, HttpSettings, RetrySettings
+from goqueue.client.http import Client, RetrySettings
 from goqueue.model.errors import GoQueueError, UnknownTransaction
 from goqueue.model.names import ProducerIdentity
 from goqueue.model.queries import Attempt
-from goqueue.spark.connecting import PATIENCE_MS, connect_again
+from goqueue.spark.access import OPEN, Access
+from goqueue.spark.connecting import PATIENCE_MS, connect_again, http_settings, http_url
 from goqueue.spark.sink.options import WriteOptions
 from goqueue.spark.sink.row_batches import RowWriter
 from goqueue.spark.sink.writers import Written
@@ -35,10 +36,10 @@ class Part:
     epoch: int
 
 
-def control(address: str) -> Client:
+def control(address: str, access: Access = OPEN) -> Client:
     """Return a client, with long retries, of the API at which transactions begin and end."""
     retry = RetrySettings(retries_max=_RETRIES_MAX, backoff_ms_max=_BACKOFF_MS_MAX)
-    return Client(address, HttpSettings(retry=retry))
+    return Client(http_url(address, access), http_settings(access, retry))
 
 
 def write_part(options: WriteOptions, part: Part, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -48,10 +49,13 @@ def write_part(options: WriteOptions, part: Part, batches: Iterator[pa.RecordBat
     if first is None:
         return Written(part.query_id, 0, part.epoch, None)
     if not options.is_exactly_once:
-        with connect_again(options.bootstrap) as client:
+        with connect_again(options.bootstrap, options.access) as client:
             _write(options, client, None, first, filled)
         return Written(part.query_id, 0, part.epoch, None)
-    with control(options.http) as api, connect_again(options.bootstrap) as client:
+    with (
+        control(options.http, options.access) as api,
+        connect_again(options.bootstrap, options.access) as client,
+    ):
         run, begun = _begin(options, api, part)
         if begun is None:
             _drain(filled)

@@ -134,7 +134,7 @@ def _commit(
             f"Tasks wrote for different runs of the query ({sorted(runs)}); it is started twice."
         )
     ((query_id, run, epoch),) = runs
-    with control(options.http) as client:
+    with control(options.http, options.access) as client:
         client.queries.commit(
             query_id,
             epoch,
@@ -154,7 +154,7 @@ def _abort(options: WriteOptions, query_ids: Collection[str]) -> None:
 
     if not query_ids or not options.is_exactly_once:
         return
-    with control(options.http) as client, contextlib.suppress(GoQueueError):
+    with control(options.http, options.access) as client, contextlib.suppress(GoQueueError):
         for query_id in query_ids:
             client.queries.describe(query_id)  # A query that was never opened has nothing to abort.
             client.queries.open(query_id)

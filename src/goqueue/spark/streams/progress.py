@@ -16,7 +16,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from goqueue.client import LogClient
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
+from goqueue.spark.access import OPEN, Access
 from goqueue.spark.connecting import connect
+from goqueue.spark.driver_access import DriverAccess
 from goqueue.spark.streams.offsets import read_offset
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class ProgressListener(StreamingQueryListener):
     last batch. The broker and the group of a query are in the offset that its source reports.
     """
 
+    def __init__(self, access: DriverAccess | None = None) -> None:
+        self._access = access or DriverAccess()
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
@@ -68,7 +73,8 @@ class ProgressListener(StreamingQueryListener):
             reported = read_report(source.latestOffset)
             if reported is not None and source.endOffset:
                 try:
-                    show_progress(json.loads(source.endOffset), reported)
+                    access = self._access.for_report(reported)
+                    show_progress(json.loads(source.endOffset), reported, access)
                 except GoQueueError as error:
                     _log.warning("Progress of query %s is not shown: %s", event.progress.id, error)
 
@@ -83,11 +89,13 @@ def read_report(text: str | None) -> dict[str, Any] | None:
     return found if is_ours else None
 
 
-def show_progress(end: Mapping[str, Any], reported: Mapping[str, Any]) -> None:
+def show_progress(
+    end: Mapping[str, Any], reported: Mapping[str, Any], access: Access = OPEN
+) -> None:
     """Commit the end of a batch, unless the source itself has already committed more."""
     offset = read_offset(end)
     group = str(reported["group"])
-    with connect(str(reported["bootstrap"])) as client:
+    with connect(str(reported["bootstrap"]), access) as client:
         known = client.groups.committed(group, offset.positions)
         ahead = {
             one: position

@@ -26,6 +26,7 @@ from goqueue.client import LogClient
 from goqueue.model.names import TopicPartition
 from goqueue.spark import losses
 from goqueue.spark.connecting import connect
+from goqueue.spark.driver_access import described
 from goqueue.spark.options import ReadOptions
 from goqueue.spark.planning import (
     OffsetRange,
@@ -76,7 +77,9 @@ class StreamReader(Portable, DataSourceStreamReader, SupportsTriggerAvailableNow
     @property
     def _driver(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self._options, connect(self._options.bootstrap))
+            self._planner = Planner(
+                self._options, connect(self._options.bootstrap, self._options.access)
+            )
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
@@ -206,6 +209,7 @@ class Planner:
         return {
             **StreamOffset(self._group, self._seen.ids, ends).to_json(),
             "bootstrap": self._options.bootstrap,
+            **described(self._options.access),
             "source": SOURCE_NAME,
             "metrics": self._lag(ends),
         }

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from goqueue.spark.access import OPEN, Access, registry_access
+
 NAMES = (
     "schema.errors",
     "schema.key",
@@ -13,8 +15,10 @@ NAMES = (
     "schema.key.subject",
     "schema.key.version",
     "schema.message",
+    "schema.password",
     "schema.registry",
     "schema.subject",
+    "schema.username",
     "schema.value",
     "schema.version",
 )
@@ -38,6 +42,7 @@ class TypingOptions:
     registry: str
     columns: Mapping[str, ColumnTyping]
     keeps_errors: bool = False
+    access: Access = OPEN  # for the registry
 
 
 class Options(Protocol):
@@ -47,6 +52,8 @@ class Options(Protocol):
 
     def text(self, *names: str) -> str | None: ...
 
+    def secret(self, name: str) -> str | None: ...
+
     def number(self, name: str, *, least: int = 1) -> int | None: ...
 
     def flag(self, name: str, default: bool) -> bool: ...
@@ -54,7 +61,9 @@ class Options(Protocol):
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str: ...
 
 
-def read_typing(options: Options, topics: tuple[str, ...]) -> TypingOptions | None:
+def read_typing(
+    options: Options, topics: tuple[str, ...], access: Access, bootstrap: str
+) -> TypingOptions | None:
     """Parse the options for types; `topics` are those named explicitly."""
     registry = options.text("schema.registry")
     if registry is None:
@@ -79,7 +88,12 @@ def read_typing(options: Options, topics: tuple[str, ...]) -> TypingOptions | No
             "schema.key, or leave it out."
         )
     errors = options.choice("schema.errors", ERRORS, ERRORS[0])
-    return TypingOptions(registry.rstrip("/"), columns, keeps_errors=errors == "null")
+    return TypingOptions(
+        registry.rstrip("/"),
+        columns,
+        keeps_errors=errors == "null",
+        access=registry_access(options, access, registry, bootstrap),
+    )
 
 
 def _column(options: Options, topics: tuple[str, ...], column: str, prefix: str) -> ColumnTyping:

@@ -14,9 +14,11 @@ import msgspec
 from goqueue.client import Unreachable
 from goqueue.client.http.request import Request, reading
 from goqueue.client.http.requests.schemas import Kind, SchemaReference, SchemaVersion
-from goqueue.client.http.settings import HttpSettings, RetrySettings
+from goqueue.client.http.settings import RetrySettings
 from goqueue.client.http.transport import Transport
 from goqueue.model.errors import GoQueueError, SchemaRefused
+from goqueue.spark.access import OPEN, Access
+from goqueue.spark.connecting import http_settings
 
 REFERENCES_MAX = 1000  # schemas referenced by one schema, directly or indirectly
 SCHEMAS_KEPT_MAX = 1000  # per process; a topic has a few
@@ -69,6 +71,7 @@ class Registry:
 
     url: str
     retries_max: int = 2  # a driver fails soon if the registry does not respond
+    access: Access = OPEN
 
     def version(self, subject: str, version: int | None) -> SchemaText:
         """Return a version of a subject, or the latest."""
@@ -94,7 +97,7 @@ class _Asking:
     def __init__(self, registry: Registry) -> None:
         self._url = registry.url
         retry = RetrySettings(retries_max=registry.retries_max)
-        self._transport = Transport(registry.url, HttpSettings(retry=retry))
+        self._transport = Transport(registry.url, http_settings(registry.access, retry))
         self._found: dict[str, ReferenceText] = {}
 
     def __enter__(self) -> _Asking:

@@ -50,7 +50,7 @@ class TypedColumns:
 
 def load_schemas(options: TypingOptions) -> TypedColumns:
     """Fetch the schemas of the columns from the registry."""
-    registry = Registry(options.registry)
+    registry = Registry(options.registry, access=options.access)
     found = {}
     for column, wanted in options.columns.items():
         try:
@@ -159,7 +159,7 @@ def column_decoders(typed: TypedColumns, columns: Iterable[str]) -> dict[str, Co
     """Return the decoders of the columns, on a worker."""
     from goqueue.spark.typed.decoding import ColumnDecoder
 
-    registry = Registry(typed.options.registry, RETRIES_OF_TASKS_MAX)
+    registry = Registry(typed.options.registry, RETRIES_OF_TASKS_MAX, typed.options.access)
     return {
         column: ColumnDecoder(typed.schemas[column], registry, typed.message_of(column))
         for column in columns

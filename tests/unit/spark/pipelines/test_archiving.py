@@ -59,7 +59,7 @@ def archive_with(positions: dict[str, TopicPosition]) -> Archive:
 
 def test_a_plan_holds_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SparkBroker()
-    monkeypatch.setattr(archiving, "connect", lambda _: broker.client())
+    monkeypatch.setattr(archiving, "connect", lambda *_: broker.client())
     broker.write(ZERO, 30)
     broker.write(ONE, 10)
     held = archive_with(position(broker.topic_id("orders").hex(), p0=12, p1=10, p2=0))

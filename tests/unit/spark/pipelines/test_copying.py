@@ -43,8 +43,8 @@ def broker() -> SparkBroker:
 @pytest.fixture
 def queries(broker: SparkBroker, monkeypatch: pytest.MonkeyPatch) -> FakeQueries:
     queries = FakeQueries()
-    monkeypatch.setattr(copying, "connect_again", lambda _: client_of(broker))
-    monkeypatch.setattr(copying, "control", lambda _: queries)
+    monkeypatch.setattr(copying, "connect_again", lambda *_: client_of(broker))
+    monkeypatch.setattr(copying, "control", lambda *_: queries)
     monkeypatch.setattr(copying, "STEP_RECORDS", 10)
     return queries
 

@@ -18,7 +18,7 @@ from tests.unit.spark.queues.queue_world import QueueWorld
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> QueueWorld:
     world = QueueWorld()
-    monkeypatch.setattr(epochs, "carrier", lambda _: world.transport())
+    monkeypatch.setattr(epochs, "carrier", lambda *_: world.transport())
     return world
 
 

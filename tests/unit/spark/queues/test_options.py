@@ -52,7 +52,7 @@ def test_a_group_makes_it_a_queue() -> None:
         ({"queue.hold": "10ms"}, "less than a second"),
         ({"queue.hold": "soon"}, "give a duration"),
         ({"queue.holds": "10m"}, "did you mean 'queue.hold'"),
-        ({"kafka.ssl.truststore.location": "x"}, "without encryption"),
+        ({"kafka.ssl.protocol": "x"}, "not supported here"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, str], sentence: str) -> None:

@@ -20,7 +20,7 @@ from tests.unit.spark.spark_broker import ONE, TWO, ZERO, SparkBroker, stream_op
 def broker(monkeypatch: pytest.MonkeyPatch) -> SparkBroker:
     broker = SparkBroker()
     broker.write(ZERO, 100)
-    monkeypatch.setattr(progress, "connect", lambda _: broker.client())
+    monkeypatch.setattr(progress, "connect", lambda *_: broker.client())
     return broker
 
 
@@ -65,7 +65,7 @@ def test_a_broker_that_is_away_stops_nothing(
 ) -> None:
     batch = a_batch(broker)
 
-    def refuse(_: str) -> None:
+    def refuse(*_: object) -> None:
         raise Unreachable("No broker answers at fake:9092.")
 
     monkeypatch.setattr(progress, "connect", refuse)

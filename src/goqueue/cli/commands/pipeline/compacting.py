@@ -8,7 +8,7 @@ import typer
 
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import AcceptLoss, Conf, Folder, Master
-from goqueue.cli.commands.pipeline.session import print_result, spark_session
+from goqueue.cli.commands.pipeline.session import print_result, spark_access, spark_session
 from goqueue.cli.connecting import kafka_address
 
 
@@ -44,6 +44,7 @@ def compact(
             keeps_tombstones=not drop_tombstones,
             keeps_keyless=keep_keyless,
             fails_on_data_loss=not accept_loss,
+            access=spark_access(ctx),
             on_progress=tick,
         )
     found = done.manifest

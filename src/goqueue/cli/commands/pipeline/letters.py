@@ -8,7 +8,7 @@ import typer
 
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import Conf, Master, Where
-from goqueue.cli.commands.pipeline.session import spark_session
+from goqueue.cli.commands.pipeline.session import spark_access, spark_session
 from goqueue.cli.connecting import connect_http, kafka_address
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, show_time
@@ -50,7 +50,7 @@ def deadletters(
         groupings = by or list(letters.GROUPINGS)
         for one in groupings:
             letters.check_grouping(one)
-        found = letters.read_letters(spark, kafka_address(ctx), lying_in)
+        found = letters.read_letters(spark, kafka_address(ctx), lying_in, access=spark_access(ctx))
         chosen = select(found, Selection(where=where))
         counted = letters.collect_triage(chosen, lying_in, groupings, time_ms=now_ms())
         if save is not None:

@@ -8,7 +8,7 @@ import typer
 
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import Conf, Mark, Master, NoVerify
-from goqueue.cli.commands.pipeline.session import print_result, spark_session
+from goqueue.cli.commands.pipeline.session import print_result, spark_access, spark_session
 from goqueue.cli.connecting import http_address, kafka_address
 
 
@@ -45,6 +45,7 @@ def redistribute(
             is_marked=mark,
             is_verified=not no_verify,
             http=http_address(ctx),
+            access=spark_access(ctx),
             on_progress=tick,
         )
     print_result(

@@ -8,7 +8,12 @@ import typer
 
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import Conf, From, Mark, Master, NoVerify, Until, Where
-from goqueue.cli.commands.pipeline.session import need_spark, print_result, spark_session
+from goqueue.cli.commands.pipeline.session import (
+    need_spark,
+    print_result,
+    spark_access,
+    spark_session,
+)
 from goqueue.cli.commands.queue.dead_letters import read_header_filter, read_moment_ms
 from goqueue.cli.connecting import http_address, kafka_address
 from goqueue.cli.moments import now_ms, read_position
@@ -77,6 +82,7 @@ def replay(
             is_marked=mark,
             is_verified=not no_verify,
             http=http_address(ctx),
+            access=spark_access(ctx),
             on_progress=tick,
         )
     print_result(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -39,6 +40,30 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator[tuple[SparkSe
     finally:
         if is_ours:
             session.stop()
+
+
+def spark_access(ctx: typer.Context) -> dict[str, str]:
+    """The login and the certificates of this call, as options of the data source."""
+    access = current_call(ctx).access
+    options = {
+        "username": access.user,
+        "password": access.password,
+        "apiKey": access.api_key,
+        "saslMechanism": access.sasl_mechanism if access.user else "",
+    }
+    if access.is_encrypted:
+        options |= {
+            "tls": "true",
+            "caFile": _absolute(access.ca_file),
+            "clientCertificate": _absolute(access.client_certificate),
+            "clientKey": _absolute(access.client_key),
+        }
+    return {name: value for name, value in options.items() if value}
+
+
+def _absolute(file: str) -> str:
+    """The same file for workers, which have folders of their own."""
+    return str(Path(file).absolute()) if file else ""
 
 
 def _settings(conf: list[str]) -> dict[str, str]:

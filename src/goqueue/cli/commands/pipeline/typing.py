@@ -8,8 +8,10 @@ import typer
 
 from goqueue.cli.commands.pipeline.commands import run
 from goqueue.cli.commands.pipeline.options import AcceptLoss, Conf, Folder, Master
-from goqueue.cli.commands.pipeline.session import print_result, spark_session
+from goqueue.cli.commands.pipeline.session import print_result, spark_access, spark_session
 from goqueue.cli.connecting import http_address, kafka_address
+from goqueue.cli.context import current_call
+from goqueue.client.http.settings import base_url
 from goqueue.model.errors import InvalidRequest
 
 
@@ -62,7 +64,10 @@ def typed(
         done = pipelines.typed(
             spark,
             to,
-            registry=registry or registry_beside(http_address(ctx)),
+            registry=registry
+            or registry_beside(
+                http_address(ctx), is_encrypted=current_call(ctx).access.is_encrypted
+            ),
             bootstrap=kafka_address(ctx),
             topic=topic,
             archive=archive,
@@ -74,6 +79,7 @@ def typed(
             key_version=key_schema_version,
             records_per_task_max=task_records,
             fails_on_data_loss=not accept_loss,
+            access=spark_access(ctx),
             on_progress=tick,
         )
         if verify:
@@ -99,7 +105,6 @@ def typed(
     )
 
 
-def registry_beside(http: str) -> str:
+def registry_beside(http: str, *, is_encrypted: bool = False) -> str:
     """The URL of the schema registry that every broker serves under its HTTP API."""
-    address = http if http.startswith(("http://", "https://")) else f"http://{http}"
-    return f"{address.rstrip('/')}/registry"
+    return f"{base_url(http, is_encrypted=is_encrypted)}/registry"
