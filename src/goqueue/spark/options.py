@@ -78,7 +78,7 @@ class ReadOptions:
     access: Access = OPEN
 
 
-VIEWS = ("records", "batches")
+VIEWS = ("records", "batches", "audit")
 _READ_NAMES = (
     "assign",
     "bootstrap.servers",
@@ -338,7 +338,9 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
             f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})."
         )
     if found.typing is not None and found.view != VIEWS[0]:
-        reader.problems.append("Batches have no values; leave schema.registry out, or view.")
+        reader.problems.append(
+            "Only records have schemas; leave schema.registry out, or view."
+        )
     reader.raise_problems()
     return found
 

@@ -53,7 +53,35 @@ BATCH_COLUMNS: dict[str, DataType] = {
     "isTransactional": BooleanType(),
 }
 
-_ARROW_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+_NAMED = StructType([StructField("type", StringType()), StructField("name", StringType())])
+AUDIT_COLUMNS: dict[str, DataType] = {
+    "time": TimestampType(),
+    "class": StringType(),
+    "activity": StringType(),
+    "severity": StringType(),
+    "user": StringType(),
+    "tenant": StringType(),
+    "address": StringType(),
+    "listener": StringType(),
+    "node": StringType(),
+    "clientId": StringType(),
+    "operation": StringType(),
+    "action": StringType(),
+    "resources": ArrayType(_NAMED),
+    "outcome": StringType(),
+    "status": StringType(),
+    "statusCode": StringType(),
+    "statusDetail": StringType(),
+    "count": LongType(),
+    "startTime": TimestampType(),
+    "endTime": TimestampType(),
+    "uid": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+}
+_COLUMNS = {"records": RECORD_COLUMNS, "batches": BATCH_COLUMNS, "audit": AUDIT_COLUMNS}
+
 _ARROW: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),
     BooleanType: pa.bool_(),
@@ -62,13 +90,12 @@ _ARROW: dict[type[DataType], pa.DataType] = {
     IntegerType: pa.int32(),
     LongType: pa.int64(),
     TimestampType: pa.timestamp("us", tz="UTC"),
-    ArrayType: pa.list_(pa.field("element", _ARROW_HEADER)),
 }
 
 
 def table_schema(*, has_headers: bool, view: str) -> StructType:
     """Return all columns of a table, in the order of Spark's Kafka source."""
-    columns = BATCH_COLUMNS if view == "batches" else RECORD_COLUMNS
+    columns = _COLUMNS[view]
     return StructType(
         [
             StructField(name, kind)
@@ -80,7 +107,7 @@ def table_schema(*, has_headers: bool, view: str) -> StructType:
 
 def arrow_schema(schema: StructType, *, view: str) -> pa.Schema:
     """Return the Arrow schema of the requested columns, as a task must return them."""
-    columns = BATCH_COLUMNS if view == "batches" else RECORD_COLUMNS
+    columns = _COLUMNS[view]
     for one in schema.fields:
         if one.name not in columns:
             raise InvalidRequest(
@@ -91,4 +118,12 @@ def arrow_schema(schema: StructType, *, view: str) -> pa.Schema:
                 f"Column {one.name!r} is of type {columns[one.name].simpleString()}, not "
                 f"{one.dataType.simpleString()}; read it so and cast it."
             )
-    return pa.schema([pa.field(one.name, _ARROW[type(one.dataType)]) for one in schema.fields])
+    return pa.schema([pa.field(one.name, _arrow_type(one.dataType)) for one in schema.fields])
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    if isinstance(kind, ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(kind.elementType)))
+    if isinstance(kind, StructType):
+        return pa.struct([pa.field(one.name, _arrow_type(one.dataType)) for one in kind.fields])
+    return _ARROW[type(kind)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -24,6 +24,17 @@ class Task(InputPartition):
         self.wanted = wanted
 
 
+def _decoder(view: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """Return what makes rows of batches."""
+    if view == "audit":
+        from goqueue.spark.audit import audit_batches
+
+        return audit_batches
+    from goqueue.spark.columns import header_batches, record_batches
+
+    return header_batches if view == "batches" else record_batches
+
+
 def read_task(
     options: ReadOptions, task: InputPartition, schema: pa.Schema, step: TypedStep | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -32,10 +43,9 @@ def read_task(
     Spark reads an empty table with a task of another type.
     """
     # Imported by the worker that reads, not by the driver that plans.
-    from goqueue.spark.columns import header_batches, record_batches
     from goqueue.spark.reading import read_batches
 
     if isinstance(task, Task):
-        decode = header_batches if options.view == "batches" else record_batches
+        decode = _decoder(options.view)
         batches = decode(read_batches(options, task.wanted), task.wanted, schema)
         yield from batches if step is None else step.apply(batches, task.wanted.partition)

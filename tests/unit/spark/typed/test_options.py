@@ -54,7 +54,7 @@ def test_subjects_versions_and_messages_are_named() -> None:
         ({"schema_registry": URL, "schema_errors": "skip"}, "give one of fail, null"),
         ({"schema_registry": URL, "schema_version": "old"}, "schema.version is 'old'"),
         ({"schema_registry": URL, "schema_value": "false"}, "types nothing"),
-        ({"schema_registry": URL, "view": "batches"}, "Batches have no values"),
+        ({"schema_registry": URL, "view": "batches"}, "Only records have schemas"),
         ({"schema_registry": URL, "subscribe": "a,b"}, "name a subject with schema.subject"),
         ({"schema_registri": URL}, "did you mean 'schema.registry'?"),
     ],
