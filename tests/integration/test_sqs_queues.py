@@ -120,14 +120,9 @@ def test_attributes_are_set_and_read_one_by_one(new_queue: NewQueue) -> None:
     }
 
 
-def test_a_policy_and_encryption_settings_are_kept(queue: Queue) -> None:
-    statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": queue.arn}
-    policy = {"Version": "2012-10-17", "Id": "all", "Statement": [statement]}
-    queue.set(
-        Policy=json.dumps(policy), KmsMasterKeyId="a-key", KmsDataKeyReusePeriodSeconds="6000"
-    )
-    found = queue.attributes("Policy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds")
-    assert json.loads(found.pop("Policy")) == policy
+def test_encryption_settings_are_kept(queue: Queue) -> None:
+    queue.set(KmsMasterKeyId="a-key", KmsDataKeyReusePeriodSeconds="6000")
+    found = queue.attributes("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds")
     assert found == {"KmsMasterKeyId": "a-key", "KmsDataKeyReusePeriodSeconds": "6000"}
 
     queue.set(Policy="")
@@ -157,28 +152,6 @@ def test_tags_come_and_go(sqs: Any, unique: str) -> None:
     sqs.untag_queue(QueueUrl=url, TagKeys=["stage"])
     assert "Tags" not in sqs.list_queue_tags(QueueUrl=url)
     sqs.delete_queue(QueueUrl=url)
-
-
-def test_permissions_are_statements_of_the_policy(sqs: Any, queue: Queue) -> None:
-    sqs.add_permission(
-        QueueUrl=queue.url,
-        Label="readers",
-        AWSAccountIds=["111111111111", "222222222222"],
-        Actions=["ReceiveMessage", "DeleteMessage"],
-    )
-    [statement] = json.loads(queue.attributes("Policy")["Policy"])["Statement"]
-    assert statement["Sid"] == "readers"
-    assert statement["Effect"] == "Allow"
-    assert sorted(statement["Action"]) == ["SQS:DeleteMessage", "SQS:ReceiveMessage"]
-    assert sorted(statement["Principal"]["AWS"]) == [
-        "arn:aws:iam::111111111111:root",
-        "arn:aws:iam::222222222222:root",
-    ]
-    assert statement["Resource"] == queue.arn
-
-    sqs.remove_permission(QueueUrl=queue.url, Label="readers")
-    policy = queue.attributes("Policy").get("Policy")
-    assert policy is None or json.loads(policy)["Statement"] == []
 
 
 def test_a_dead_letter_queue_knows_whose_it_is(sqs: Any, new_queue: NewQueue) -> None:

@@ -76,6 +76,7 @@ from goqueue.config import Settings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
 from goqueue.model.names import (
     AUDIT_TOPIC,
@@ -86,6 +87,7 @@ from goqueue.model.names import (
     TRANSACTION_TOPIC,
 )
 from goqueue.model.observer import MESSAGE_EVENTS, Observer, interested, together
+from goqueue.model.session import unpack_session
 from goqueue.partition import Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
@@ -155,6 +157,14 @@ class Broker:
         )
         if settings.controls_access:
             authoriser.replace(self.access)
+
+        def may_write(started_by: bytes, topic: str) -> bool:
+            if not started_by:
+                return True  # A job of an earlier version.
+            resource = Resource(ResourceKind.TOPIC, topic)
+            return authoriser.allows(unpack_session(started_by), Action.WRITE, resource)
+
+        self.redrives.may_write = self.named_queue_moves.may_write = may_write
         authentication = Authentication(self)
         self.gate = Gate(self, authoriser, authentication)
         self.local_gate = Gate(self, authoriser, authentication, routes=False)

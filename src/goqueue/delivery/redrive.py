@@ -120,6 +120,7 @@ class Redrive(msgspec.Struct, kw_only=True):
     # Letters at or after `positions` that recovery found already moved, and not yet counted.
     already_moved: list[tuple[int, int]] = []
     step: Step | None = None  # in a cluster: the step that another node may have to repeat
+    started_by: bytes = b""  # the session, whose rights limit where letters go
 
     @property
     def is_ended(self) -> bool:

@@ -62,3 +62,16 @@ NOBODY = Session("")  # for what a node does itself
 
 def principal_of(user: str) -> str:
     return USER_PREFIX + user
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Session)
+
+
+def pack_session(session: Session) -> bytes:
+    """Encode a session, to be stored with what it has started."""
+    return _encoder.encode(session)
+
+
+def unpack_session(data: bytes) -> Session:
+    return _decoder.decode(data)

@@ -169,12 +169,26 @@ class Grants:
             self._check(action, topic)
             found = broker.topics.get(topic)
         else:
-            found = broker.topics.get_by_id(topic)
+            found = self._find_by_id(topic)
             self._check(action, found.name)
         found.partition(number)
         if self._observer is not None:
             self._observer.opened(self._session, action, Resource(ResourceKind.TOPIC, found.name))
         return broker, found, number
+
+    def _find_by_id(self, topic_id: bytes) -> Topic:
+        """Return the topic of an id; one that the session may not describe appears unknown."""
+        found = self._broker.topics.get_by_id(topic_id)
+        resource = Resource(ResourceKind.TOPIC, found.name)
+        if not self._authoriser.allows(self._session, Action.DESCRIBE, resource):
+            raise UnknownTopicId(topic_id.hex())
+        return found
+
+    def check_transactional_id(self, name: str) -> None:
+        """Raise unless the session may write in transactions of a transactional id."""
+        if self._authoriser.policy is not None:
+            resource = Resource(ResourceKind.TRANSACTIONAL_ID, name)
+            self._authoriser.check(self._session, Action.WRITE, resource, operation=PARTITIONS)
 
     def _check(self, action: Action, topic: str) -> None:
         resource = Resource(ResourceKind.TOPIC, topic)

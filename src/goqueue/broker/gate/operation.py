@@ -86,6 +86,9 @@ class Policy(Protocol):
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool: ...
 
+    def allows_any(self, session: Session, action: Action, kind: ResourceKind) -> bool:
+        """Whether the session may perform the action on some resource of a kind."""
+
 
 class Authoriser:
     """Checks what sessions may access, by the policy that all gates of a node share."""
@@ -125,9 +128,14 @@ class Authoriser:
         self.namespaces.check_state(session, action)
         if not self.allows(session, action, resource):
             self.report_denied(session, action, resource, operation=operation)
-            if not self.namespaces.holds(session, resource):
-                resource = Resource(resource.kind, "")  # The name of another tenant's is secret.
-            raise AccessDenied(session.principal, action, resource)
+            raise self.denial(session, action, resource)
+
+    def denial(self, session: Session, action: Action, resource: Resource) -> AccessDenied:
+        """Return the error for an action that a session may not perform."""
+        is_hidden = not self.allows(session, Action.DESCRIBE, resource)
+        if not self.namespaces.holds(session, resource):
+            resource = Resource(resource.kind, "")  # The name of another tenant's is secret.
+        return AccessDenied(session.principal, action, resource, is_hidden=is_hidden)
 
     def report_denied(
         self, session: Session, action: Action, resource: Resource = CLUSTER, *, operation: str
@@ -146,6 +154,9 @@ class Authoriser:
     def is_open(self, session: Session) -> bool:
         """Whether a session may do everything, to all there is."""
         return self.policy is None and not session.tenant and not self.namespaces.is_used
+
+    def allows_any(self, session: Session, action: Action, kind: ResourceKind) -> bool:
+        return self.policy is None or self.policy.allows_any(session, action, kind)
 
 
 class Dispatcher:
@@ -309,7 +320,7 @@ class Area:
     def _denial(self, session: Session, action: Action, resource: Resource) -> AccessDenied:
         """Return the error for what a session may not do, and report it."""
         self._authoriser.report_denied(session, action, resource, operation=self._name)
-        return AccessDenied(session.principal, action, resource)
+        return self._authoriser.denial(session, action, resource)
 
     async def _create_topic(
         self, session: Session, topic: str, *, may_create: bool = True
@@ -333,6 +344,9 @@ class Area:
 
     def _may(self, session: Session, action: Action, resource: Resource) -> bool:
         return self._authoriser.allows(session, action, resource)
+
+    def _sees_topic(self, session: Session, name: str) -> bool:
+        return self._may(session, Action.DESCRIBE, Resource(ResourceKind.TOPIC, name))
 
 
 def operation(

@@ -63,6 +63,7 @@ class Move(msgspec.Struct, kw_only=True):
     moved: int = 0
     state: State = "running"
     problem: Sentence = ""
+    started_by: bytes = b""  # the session, whose rights limit where messages go
 
     @property
     def is_ended(self) -> bool:
@@ -95,6 +96,8 @@ class NamedQueueMoves:
         self._publish = publish
         self._node_id = node_id
         self._new_id = new_id
+        # Whether who started a move may write to a topic.
+        self.may_write: Callable[[bytes, str], bool] = lambda session, topic: True
         self._working: dict[str, Move] = {}  # by id, with progress that is not stored yet
         self._is_stopped = False
 
@@ -115,12 +118,19 @@ class NamedQueueMoves:
     # Jobs
 
     def start(
-        self, queue: NamedQueue, *, target: str = "", rate_per_s: int | None = None
+        self,
+        queue: NamedQueue,
+        *,
+        target: str = "",
+        rate_per_s: int | None = None,
+        started_by: bytes = b"",
     ) -> Promise[Move]:
         """Start to empty a queue; resolves when the job itself is durable."""
-        return promised(self._start(queue, target, rate_per_s))
+        return promised(self._start(queue, target, rate_per_s, started_by))
 
-    async def _start(self, queue: NamedQueue, target: str, rate_per_s: int | None) -> Move:
+    async def _start(
+        self, queue: NamedQueue, target: str, rate_per_s: int | None, started_by: bytes
+    ) -> Move:
         for job in self.jobs(queue):
             if not job.is_ended:
                 raise RedriveActive(queue.name, job.id)
@@ -133,6 +143,7 @@ class NamedQueueMoves:
             rate_per_s=rate_per_s,
             created_ms=self._clock.wall_ms(),
             wanted=counts.ready,
+            started_by=started_by,
         )
         self._forget_old(queue)
         await self._save(job)
@@ -247,7 +258,7 @@ class NamedQueueMoves:
         homeless = []
         for one in received:
             target = self._target_of(job, one, homes)
-            if target is None:
+            if target is None or not self.may_write(job.started_by, target):
                 homeless.append(one.delivery.receipt)
             else:
                 by_target.setdefault(target, []).append(one)

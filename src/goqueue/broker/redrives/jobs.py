@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from goqueue.broker.redrives.dead_letters import SCAN_LETTERS_MAX, DeadLetters
-from goqueue.broker.redrives.steps import RETRY_MS, RedriveSteps
+from goqueue.broker.redrives.steps import RETRY_MS, MayWrite, RedriveSteps
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.facts import JobFact
@@ -78,8 +78,15 @@ class Redrives:
         leaders: Leaders,
     ) -> None:
         self._steps = RedriveSteps(
-            clock, topics, letters, leaders, save=self._save, is_full=is_full
+            clock,
+            topics,
+            letters,
+            leaders,
+            save=self._save,
+            is_full=is_full,
+            may_write=lambda session, topic: self.may_write(session, topic),
         )
+        self.may_write: MayWrite = lambda session, topic: True
         self._versions: dict[str, int] = {}
         self._saves: dict[str, Promise[None]] = {}
         self._tenure = 0  # counts the changes of ownership of the jobs
@@ -154,18 +161,28 @@ class Redrives:
         return Preview(found.name, matching, passed_over, shown, is_complete=True)
 
     def start(
-        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
+        self,
+        topic: str,
+        order: RedriveOrder,
+        dead_letter_topic: str | None = None,
+        *,
+        started_by: bytes = b"",
     ) -> Promise[Redrive]:
         """Start a job; resolves when the job itself is durable."""
         self._letters.check_here()
-        return promised(self._start(topic, order, dead_letter_topic))
+        return promised(self._start(topic, order, dead_letter_topic, started_by))
 
     async def _start(
-        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None
+        self,
+        topic: str,
+        order: RedriveOrder,
+        dead_letter_topic: str | None,
+        started_by: bytes,
     ) -> Redrive:
         # The journal, where what was moved is noted, makes its owner continue the job.
         await self._topics.internal.ready(DELIVERY_TOPIC)
         job = await self._new_job(topic, order, dead_letter_topic)
+        job.started_by = started_by
         self._letters.check_here()
         if order.target_topic is not None:
             self._topics.get(order.target_topic)

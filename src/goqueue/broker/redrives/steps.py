@@ -26,6 +26,9 @@ RETRY_MS = 1000
 LOOK_MS = 50  # how often to check whether a new leader has caught up with the last one
 RATE_STEPS_PER_S = 10
 
+# Whether who started a job may write to a topic.
+MayWrite = Callable[[bytes, str], bool]
+
 
 def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
     """Return the letters of a page to be moved now, and where the next step begins."""
@@ -48,13 +51,20 @@ def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
 
 
 def by_target(
-    topics: Topics, job: Redrive, letters: list[Letter]
+    topics: Topics, may_write: MayWrite, job: Redrive, letters: list[Letter]
 ) -> dict[tuple[Topic, int], list[Letter]]:
     """Group letters by target partition; count those that have no target as failed."""
     found: dict[tuple[Topic, int], list[Letter]] = {}
     for letter in letters:
         name = job.target_of(letter)
         topic = None if name is None else topics.find(name)
+        if name is not None and not may_write(job.started_by, name):
+            job.failed += 1
+            job.problem = (
+                f"Letter {letter.partition}/{letter.record.offset} was not moved: who started the "
+                "job may not write to its topic of origin."
+            )
+            continue
         if topic is None or topic.is_internal:
             job.failed += 1
             job.problem = f"Letter {letter.partition}/{letter.record.offset} was not moved: " + (
@@ -88,8 +98,10 @@ class RedriveSteps:
         *,
         save: Callable[[Redrive], Promise[None]],
         is_full: Callable[[], bool],
+        may_write: MayWrite,
     ) -> None:
         """`save` commits a job's state; it fails for a former owner."""
+        self._may_write = may_write
         self._clock = clock
         self._topics = topics
         self._letters = letters
@@ -138,7 +150,9 @@ class RedriveSteps:
             return
         shipments = [
             _plan(courier, target, target_number, [one.record.offset for one in letters])
-            for (target, target_number), letters in by_target(self._topics, job, chosen).items()
+            for (target, target_number), letters in by_target(
+                self._topics, self._may_write, job, chosen
+            ).items()
         ]
         job.step = Step(number, next_offset, shipments)
         await self._save(job)

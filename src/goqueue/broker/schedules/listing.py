@@ -16,10 +16,9 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Header
 from goqueue.model.errors import InvalidRequest, UnknownSchedule
-from goqueue.model.tenants import Text, TopicName, prefix_of
+from goqueue.model.tenants import Text, TopicName
 
 LIST_MAX = 1000
-DEFAULT_TENANT_TOPICS = "~~"  # as a filter
 
 _Position = tuple[int, int, int]  # due time, log and number
 
@@ -67,35 +66,22 @@ class SchedulePage(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A filter: schedules of one topic or all, due within a time range.
+    """A filter: schedules of some topics or all, due within a time range."""
 
-    A bare prefix stands for all topics of its tenant, `DEFAULT_TENANT_TOPICS` for those of none.
-    """
-
-    topic: str | None = None
+    topics: frozenset[str] | None = None
     from_ms: int = 0
     until_ms: int = NEVER_MS
 
     def pick(self, agenda: Agenda, block: array[int]) -> list[Entry]:
         """The entries of a block that match and are still valid."""
-        topic, from_ms, until_ms = self
-        is_prefix = topic is not None and is_whole_tenant(topic)
+        topics, from_ms, until_ms = self
         return [
             (due_ms, number)
             for due_ms, number in zip(block[::2], block[1::2], strict=True)
             if from_ms <= due_ms < until_ms
             and agenda.is_current(number, due_ms)
-            and (
-                topic is None
-                or (prefix_of(agenda.topic_of(number)) if is_prefix else agenda.topic_of(number))
-                == topic.removesuffix(DEFAULT_TENANT_TOPICS)
-            )
+            and (topics is None or agenda.topic_of(number) in topics)
         ]
-
-
-def is_whole_tenant(topic: str) -> bool:
-    """Whether a filter stands for all topics of a tenant."""
-    return topic == DEFAULT_TENANT_TOPICS or (topic != "" and prefix_of(topic) == topic)
 
 
 class ScheduleListing:

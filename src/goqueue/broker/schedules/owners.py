@@ -75,7 +75,7 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
 class List(msgspec.Struct, frozen=True, array_like=True, tag="list"):
     """Get a page of the messages waiting on one node."""
 
-    topic: str | None
+    topics: frozenset[str] | None
     from_ms: int
     until_ms: int
     limit: int
@@ -85,7 +85,7 @@ class List(msgspec.Struct, frozen=True, array_like=True, tag="list"):
 class Count(msgspec.Struct, frozen=True, array_like=True, tag="count"):
     """Count the messages waiting on one node."""
 
-    topic: str | None = None
+    topics: frozenset[str] | None = None
     from_ms: int = 0
     until_ms: int = NEVER_MS
 
@@ -404,11 +404,11 @@ class ScheduleOwners:
             cancelled = self._changes.cancel_here(call.schedule_ids)
             return _answered(cancelled, lambda found: [_refused(one) for one in found])
         if isinstance(call, List):
-            wanted = Wanted(call.topic, call.from_ms, call.until_ms)
+            wanted = Wanted(call.topics, call.from_ms, call.until_ms)
             page = self._queries.list_here(wanted, limit=call.limit, after=call.after)
             return _answered(page, lambda page: [[tuple(one) for one in page[0]], page[1]])
         if isinstance(call, Count):
-            count = self._queries.count_here(Wanted(call.topic, call.from_ms, call.until_ms))
+            count = self._queries.count_here(Wanted(call.topics, call.from_ms, call.until_ms))
             return _answered(count, lambda count: count)
         answer: Promise[Answer] = Promise()
         answer.resolve(Answer(_encode(list(self._queries.stats_here()))))

@@ -116,7 +116,7 @@ class ScheduleQueries:
         self._shards.check_loaded()
         if wanted.from_ms <= 0 and wanted.until_ms >= NEVER_MS:
             count: Promise[int] = Promise()
-            count.resolve(sum(one.log.agenda.count(wanted.topic) for one in self._shards))
+            count.resolve(sum(one.log.agenda.count(wanted.topics) for one in self._shards))
             return count
         return promised(self._listing().count(wanted))
 

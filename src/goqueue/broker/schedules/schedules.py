@@ -288,20 +288,27 @@ class Schedules:
         self,
         *,
         topic: str | None = None,
+        topics: frozenset[str] | None = None,
         from_ms: int = 0,
         until_ms: int = NEVER_MS,
         limit: int = 100,
         after: str = "",
     ) -> Promise[SchedulePage]:
         """Return waiting messages by due time; those being released are left out."""
-        wanted = Wanted(topic, from_ms, until_ms)
+        wanted = Wanted(_names(topic, topics), from_ms, until_ms)
         return promised(self._queries.page(wanted, limit=limit, after=after))
 
     def count(
-        self, *, topic: str | None = None, from_ms: int = 0, until_ms: int = NEVER_MS
+        self,
+        *,
+        topic: str | None = None,
+        topics: frozenset[str] | None = None,
+        from_ms: int = 0,
+        until_ms: int = NEVER_MS,
     ) -> Promise[int]:
-        """Count waiting messages, of one topic or all, in a time range or overall."""
-        return promised(self._queries.count(Wanted(topic, from_ms, until_ms)))
+        """Count waiting messages, of some topics or all, in a time range or overall."""
+        wanted = Wanted(_names(topic, topics), from_ms, until_ms)
+        return promised(self._queries.count(wanted))
 
     def stats(self) -> ScheduleStats:
         """The metrics of this node."""
@@ -314,3 +321,7 @@ class Schedules:
     def stats_of_all(self) -> Promise[ScheduleStats]:
         """The metrics of all nodes together."""
         return promised(self._queries.stats())
+
+
+def _names(topic: str | None, topics: frozenset[str] | None) -> frozenset[str] | None:
+    return topics if topic is None else frozenset({topic})

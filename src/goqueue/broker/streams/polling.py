@@ -42,7 +42,7 @@ from goqueue.partition import Partition
 MEMBERS_MAX = 10_000  # whose positions are held
 PARTITIONS_PER_POLL_MAX = 1000  # the remaining partitions are read by the next poll
 
-CheckTopic = Callable[[str], None]
+MayRead = Callable[[str], bool]  # raises if a member may see a topic, but not read it
 
 
 class Read(Protocol):
@@ -165,9 +165,9 @@ class StreamPolling:
         *,
         wait_ms: int,
         cancellation: Cancellation,
-        check_topic: CheckTopic | None = None,
+        may_read: MayRead | None = None,
     ) -> Polled:
-        """Continue reading for a member; `check_topic` raises if it may not read a topic."""
+        """Continue reading for a member, in the topics that it may read."""
         if call.after is not None:
             self._positions_of(call).check_answered(call.after)
         if call.is_committing:
@@ -175,7 +175,7 @@ class StreamPolling:
         watches = self._groups.rebalance_watch
         watch = watches.add(call.group_id)
         try:
-            return await self._poll(call, wait_ms, cancellation, check_topic, watch)
+            return await self._poll(call, wait_ms, cancellation, may_read, watch)
         finally:
             watches.remove(call.group_id, watch)
 
@@ -184,7 +184,7 @@ class StreamPolling:
         call: Poll,
         wait_ms: int,
         cancellation: Cancellation,
-        check_topic: CheckTopic | None,
+        may_read: MayRead | None,
         watch: Watch,
     ) -> Polled:
         """Poll; a rebalance that begins meanwhile ends the wait and returns its assignment."""
@@ -192,12 +192,13 @@ class StreamPolling:
         positions = self._positions_of(call)
         if positions.assigned is None:
             positions.assign(self._assigned(call))
-        if check_topic is not None:
-            for topic in nest(positions.assigned or ()):
-                check_topic(topic)
+        turn = _turn(positions)
+        if may_read is not None:
+            readable = {topic for topic in nest(turn) if may_read(topic)}
+            turn = [one for one in turn if one[0] in readable]
         resets: list[PositionReset] = []
         reading = self._read(
-            await self._places(call, positions, resets),
+            await self._places(call, positions, turn, resets),
             records_max=call.records_max,
             bytes_max=call.bytes_max,
             wait_ms=0 if watch.is_rung else min(wait_ms, self._wait_ms_max(beat)),
@@ -278,12 +279,15 @@ class StreamPolling:
         raise UnknownMember(call.group_id, call.member_id)
 
     async def _places(
-        self, call: Poll, positions: Positions, resets: list[PositionReset]
+        self,
+        call: Poll,
+        positions: Positions,
+        assigned: Sequence[GroupPartition],
+        resets: list[PositionReset],
     ) -> list[Place]:
         """Where the member continues: after what it received, else at its group's committed
         offset.
         """
-        assigned = _turn(positions)
         wanted = [one for one in assigned if one not in positions.next]
         if wanted:
             await self._groups.confirm(call.group_id)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import repeat
 
 from goqueue.delivery.schedules.checkpoint import (
@@ -223,12 +223,12 @@ class Agenda:
         target = self._waiting.get(number)
         return self._targets[target].topic if target else ""
 
-    def count(self, topic: str | None = None) -> int:
-        """How many messages wait, for one topic or for all."""
+    def count(self, topics: Collection[str] | None = None) -> int:
+        """How many messages wait, for some topics or for all."""
         return sum(
             target.count
             for target in self._targets.values()
-            if topic is None or target.topic == topic
+            if topics is None or target.topic in topics
         )
 
     def counts(self) -> dict[str, int]:

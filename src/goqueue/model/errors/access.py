@@ -11,10 +11,19 @@ if TYPE_CHECKING:
 
 
 class AccessDenied(GoQueueError):
+    """A session may not do something. If `is_hidden`, it may not even see that the resource exists.
+
+    Front ends whose protocols can, answer the latter as if the resource did not exist.
+    """
+
     code = "access_denied"
 
-    def __init__(self, principal: str, action: Action, resource: Resource) -> None:
+    def __init__(
+        self, principal: str, action: Action, resource: Resource, *, is_hidden: bool = False
+    ) -> None:
         self.kind: str = resource.kind.value
+        self.name = resource.name
+        self.is_hidden = is_hidden
         super().__init__(f"{principal} may not {action} {resource}; request that permission.")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
 
 from goqueue.model import errors
+from goqueue.model.access import ResourceKind
 from goqueue.model.errors import GoQueueError
 
 MEDIA_TYPE = b"application/problem+json"
@@ -313,11 +315,31 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     field: str = ""
 
 
+_UNKNOWN: dict[str, Callable[[str], GoQueueError]] = {
+    ResourceKind.TOPIC: errors.UnknownTopic,
+    ResourceKind.GROUP: errors.UnknownGroup,
+    ResourceKind.TRANSACTIONAL_ID: lambda name: errors.UnknownTransaction(
+        f"Transactional id {name!r} does not exist."
+    ),
+    ResourceKind.SUBJECT: lambda name: errors.SchemaRefused(
+        errors.SchemaRefusal.UNKNOWN_SUBJECT, f"Subject '{name}' not found."
+    ),
+}
+
+
+def shown(error: GoQueueError) -> GoQueueError:
+    """Return the error for a client: what it may not see looks as if it did not exist."""
+    if isinstance(error, errors.AccessDenied) and error.is_hidden and error.kind in _UNKNOWN:
+        return _UNKNOWN[error.kind](error.name)
+    return error
+
+
 def status_of(error: GoQueueError) -> int:
     return error.status if isinstance(error, HttpError) else STATUSES[type(error)]
 
 
 def problem_of(error: GoQueueError) -> Problem:
+    error = shown(error)
     return Problem(
         type=_TYPE_PREFIX + error.code,
         title=error.code.replace("_", " ").capitalize(),

@@ -17,6 +17,7 @@ from goqueue.wire.carrier.problems import (
     MethodNotAllowed,
     UnknownRoute,
     UnsupportedMediaType,
+    shown,
     status_of,
 )
 from goqueue.wire.carrier.routing import Operation, Routes
@@ -162,6 +163,7 @@ class RegistryDialect:
         return Response(200, _answer_type(request), body)
 
     def refuse(self, request: Request, error: GoQueueError) -> Response:
+        error = shown(error)
         number = number_of(error)
         status = number if number < 1000 else number // 100
         message = str(error)

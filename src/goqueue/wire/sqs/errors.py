@@ -113,6 +113,17 @@ class UnsupportedOperation(SqsError):
     name, query_name = "UnsupportedOperation", _QUERY + "UnsupportedOperation"
 
 
+class PolicyNotSupported(UnsupportedOperation):
+    """Policies of queues would have no effect, so they are refused rather than stored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Queue policies are not supported. Access to a queue is granted by access control "
+            "lists, for example `goqueue acl create --allow User:NAME --action WRITE --topic "
+            "QUEUE`; see docs/security/access-control.md."
+        )
+
+
 class EmptyBatchRequest(SqsError):
     name, query_name = "EmptyBatchRequest", _QUERY + "EmptyBatchRequest"
 

@@ -1,4 +1,4 @@
-"""Policies of queues: the dead-letter queue, and who may use a queue as one; permissions."""
+"""Policies of queues: the dead-letter queue, and who may use a queue as one."""
 
 from __future__ import annotations
 
@@ -7,31 +7,11 @@ from typing import Any
 
 import msgspec
 
-from goqueue.wire.sqs.errors import (
-    InvalidAttributeValue,
-    InvalidParameterValue,
-    MissingParameter,
-    OverLimit,
-)
-from goqueue.wire.sqs.names import ACCOUNT_LENGTH, Site, name_of_arn
+from goqueue.wire.sqs.errors import InvalidAttributeValue, InvalidParameterValue
+from goqueue.wire.sqs.names import name_of_arn
 
 RECEIVE_COUNT_MAX = 1000
 SOURCES_MAX = 10
-POLICY_BYTES_MAX = 64 << 10
-STATEMENTS_MAX = 20  # created by AddPermission
-ACTIONS_MAX = 7
-# The actions that can be granted to others; the rest is reserved for the owner of the queue.
-_GRANTABLE = (
-    "*",
-    "ChangeMessageVisibility",
-    "DeleteMessage",
-    "GetQueueAttributes",
-    "GetQueueUrl",
-    "ListDeadLetterSourceQueues",
-    "PurgeQueue",
-    "ReceiveMessage",
-    "SendMessage",
-)
 _PERMISSIONS = ("allowAll", "denyAll", "byQueue")
 
 _encode = msgspec.json.Encoder().encode
@@ -123,72 +103,6 @@ def lets_in(allow_policy: str, source: str) -> bool:
     if permission == "byQueue":
         return source in {name_of_arn(one) for one in fields.get("sourceQueueArns", ())}
     return bool(permission == "allowAll")
-
-
-def check_policy(text: str) -> None:
-    if len(text) > POLICY_BYTES_MAX or _object(text) is None:
-        raise InvalidAttributeValue("Policy")
-
-
-def add_statement(
-    policy: str, *, queue: str, site: Site, label: str, accounts: list[str], actions: list[str]
-) -> str:
-    """Add a statement that grants these actions to accounts. It is stored, not enforced."""
-    _check_permission(label, accounts, actions)
-    document = _object(policy) or {
-        "Version": "2008-10-17",
-        "Id": f"{site.arn_of(queue)}/SQSDefaultPolicy",
-        "Statement": [],
-    }
-    statements = _statements(document)
-    if any(one.get("Sid") == label for one in statements):
-        raise InvalidParameterValue.of("Label", label, "Already exists.")
-    if len(statements) >= STATEMENTS_MAX:
-        raise OverLimit(f"{len(statements) + 1} statements, maximum allowed is {STATEMENTS_MAX}.")
-    principals = [f"arn:aws:iam::{one}:root" for one in accounts]
-    names = [f"SQS:{one.removeprefix('SQS:')}" for one in actions]
-    statement = {
-        "Sid": label,
-        "Effect": "Allow",
-        "Principal": {"AWS": principals[0] if len(principals) == 1 else principals},
-        "Action": names[0] if len(names) == 1 else names,
-        "Resource": site.arn_of(queue),
-    }
-    return _encode({**document, "Statement": [*statements, statement]}).decode()
-
-
-def _check_permission(label: str, accounts: list[str], actions: list[str]) -> None:
-    if not label:
-        raise MissingParameter("Label")
-    if not accounts:
-        raise MissingParameter("AWSAccountIds")
-    if not actions:
-        raise MissingParameter("Actions")
-    for one in accounts:
-        if not (one.isascii() and one.isdigit() and len(one) == ACCOUNT_LENGTH):
-            raise InvalidParameterValue.of("PrincipalId", f"[{one}]", "Unable to verify.")
-    for one in actions:
-        if one.removeprefix("SQS:") not in _GRANTABLE:
-            reason = f"It is none of {', '.join(_GRANTABLE)}."
-            raise InvalidParameterValue.of("ActionName", one, reason)
-    if len(actions) > ACTIONS_MAX:
-        raise OverLimit(f"{len(actions)} Actions were found, maximum allowed is {ACTIONS_MAX}.")
-
-
-def remove_statement(policy: str, label: str) -> str:
-    """Remove a statement; the policy is empty if none is left."""
-    document = _object(policy) or {}
-    statements = _statements(document)
-    kept = [one for one in statements if one.get("Sid") != label]
-    if len(kept) == len(statements):
-        raise InvalidParameterValue.of("Label", label, "can't find label.")
-    return _encode({**document, "Statement": kept}).decode() if kept else ""
-
-
-def _statements(document: dict[str, Any]) -> list[dict[str, Any]]:
-    found = document.get("Statement", [])
-    found = found if isinstance(found, list) else [found]
-    return [one for one in found if isinstance(one, dict)]
 
 
 def _object(text: str) -> dict[str, Any] | None:

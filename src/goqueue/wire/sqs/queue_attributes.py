@@ -11,9 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from goqueue.wire.sqs.errors import InvalidAttributeName, InvalidAttributeValue
+from goqueue.wire.sqs.errors import (
+    InvalidAttributeName,
+    InvalidAttributeValue,
+    PolicyNotSupported,
+)
 from goqueue.wire.sqs.front_end import SqsRules
-from goqueue.wire.sqs.policies import RedrivePolicy, check_policy, normal_allow_policy
+from goqueue.wire.sqs.policies import RedrivePolicy, normal_allow_policy
 
 TOPIC = "GoQueueTopic"
 FIFO = "FifoQueue"
@@ -218,5 +222,5 @@ def _normal_policy(name: str, text: str) -> str:
     if name == "RedriveAllowPolicy":
         return normal_allow_policy(text)
     if name == "Policy":
-        check_policy(text)
+        raise PolicyNotSupported
     return text

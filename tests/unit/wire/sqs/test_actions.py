@@ -65,19 +65,25 @@ def test_attributes_become_settings_of_group_and_topic(sqs: Any, world: World) -
     assert world.broker.queues.groups.describe("orders").settings.deliveries_max == 0
 
 
-def test_tags_and_permissions_are_kept(sqs: Any) -> None:
+def test_tags_are_kept(sqs: Any) -> None:
     made = queue(sqs)
     sqs.tag_queue(QueueUrl=made.url, Tags={"a": "1", "b": ""})
     sqs.untag_queue(QueueUrl=made.url, TagKeys=["a", "x"])
     assert sqs.list_queue_tags(QueueUrl=made.url)["Tags"] == {"b": ""}
+
+
+def test_policies_are_refused_rather_than_ignored(sqs: Any) -> None:
+    made = queue(sqs)
     permission = {"AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}
-    sqs.add_permission(QueueUrl=made.url, Label="one", **permission)
-    [statement] = json.loads(made.attributes("Policy")["Policy"])["Statement"]
-    assert statement["Principal"] == {"AWS": "arn:aws:iam::111111111111:root"}
-    code, _, text = error_of(sqs.add_permission, QueueUrl=made.url, Label="one", **permission)
-    assert code == "InvalidParameterValue"
-    assert text.endswith("Already exists.")
-    sqs.remove_permission(QueueUrl=made.url, Label="one")
+    for refused in (
+        error_of(sqs.add_permission, QueueUrl=made.url, Label="one", **permission),
+        error_of(sqs.remove_permission, QueueUrl=made.url, Label="one"),
+        error_of(sqs.set_queue_attributes, QueueUrl=made.url, Attributes={"Policy": "{}"}),
+        error_of(sqs.create_queue, QueueName="other", Attributes={"Policy": "{}"}),
+    ):
+        assert refused[0] == "AWS.SimpleQueueService.UnsupportedOperation"
+        assert "goqueue acl create" in refused[2]
+    made.set(Policy="")
     assert made.attributes("Policy") == {}
 
 

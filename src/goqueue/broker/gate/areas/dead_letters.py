@@ -19,7 +19,8 @@ from goqueue.delivery.redrive import (
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.session import Session
+from goqueue.model.errors import UnknownRedrive
+from goqueue.model.session import Session, pack_session
 from goqueue.model.tenants import Sentence, Text, TopicName
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def _dead_letter_topic(arguments: Arguments) -> Iterable[Resource]:
     return (Resource(ResourceKind.TOPIC, name),)
 
 
+def _topic(name: str) -> Resource:
+    return Resource(ResourceKind.TOPIC, name)
+
+
 class DeadLettersArea(Area):
     """Dead letters: list and redrive them."""
 
@@ -114,9 +119,10 @@ class DeadLettersArea(Area):
         order: RedriveOrder,
     ) -> Redrive:
         """Start a job that moves dead letters back to their topics."""
-        target = Resource(ResourceKind.TOPIC, order.target_topic or topic)
-        self._check(session, Action.WRITE, target)
-        return await self._broker.redrives.start(topic, order, dead_letter_topic)
+        self._check_target(session, topic, order)
+        return await self._broker.redrives.start(
+            topic, order, dead_letter_topic, started_by=pack_session(session)
+        )
 
     @operation(Action.READ, _dead_letter_topic, owner=_owner, is_reading=True)
     async def preview(
@@ -128,25 +134,28 @@ class DeadLettersArea(Area):
         order: RedriveOrder,
     ) -> Preview:
         """Return what a job with this order would move now."""
+        self._check_target(session, topic, order)
         return await self._broker.redrives.preview(topic, order, dead_letter_topic)
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
     async def redrives(self, session: Session, *, topic: TopicName) -> Sequence[Redrive]:
         """Return the jobs of a topic, newest first."""
-        return self._broker.redrives.jobs(topic)
+        jobs = self._broker.redrives.jobs(topic)
+        return [one for one in jobs if self._sees(session, one)]
 
     @operation(Action.DESCRIBE, topic(), owner=_owner, is_reading=True)
     async def show_redrive(
         self, session: Session, *, topic: TopicName, redrive_id: Text
     ) -> Redrive:
         """Return a job and its progress."""
-        return self._broker.redrives.get(topic, redrive_id)
+        return self._job(session, topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
     def pause_redrive(
         self, session: Session, *, topic: TopicName, redrive_id: Text
     ) -> Promise[Redrive]:
         """Pause a job after the current step, if there is one."""
+        self._check_job(session, topic, redrive_id)
         return self._broker.redrives.pause(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
@@ -154,6 +163,7 @@ class DeadLettersArea(Area):
         self, session: Session, *, topic: TopicName, redrive_id: Text
     ) -> Promise[Redrive]:
         """Resume a paused job."""
+        self._check_job(session, topic, redrive_id)
         return self._broker.redrives.resume(topic, redrive_id)
 
     @operation(Action.WRITE, topic(), owner=_owner, is_change=True)
@@ -161,4 +171,32 @@ class DeadLettersArea(Area):
         self, session: Session, *, topic: TopicName, redrive_id: Text
     ) -> Promise[Redrive]:
         """End a job. What was moved stays moved, the rest stay dead letters."""
+        self._check_job(session, topic, redrive_id)
         return self._broker.redrives.cancel(topic, redrive_id)
+
+    # Helpers
+
+    def _check_target(self, session: Session, topic: str, order: RedriveOrder) -> None:
+        """Raise unless letters may go where the order sends them.
+
+        Without a target they go to the topics they came from, which is checked for each of them.
+        """
+        self._check(session, Action.WRITE, _topic(order.target_topic or topic))
+
+    def _job(self, session: Session, topic: str, redrive_id: str) -> Redrive:
+        """Return a job; one that names topics that the session may not see does not exist."""
+        found = self._broker.redrives.get(topic, redrive_id)
+        if not self._sees(session, found):
+            raise UnknownRedrive(topic, redrive_id)
+        return found
+
+    def _sees(self, session: Session, job: Redrive) -> bool:
+        named = (job.dead_letter_topic, job.order.target_topic or job.topic)
+        return all(self._sees_topic(session, one) for one in named)
+
+    def _check_job(self, session: Session, topic: str, redrive_id: str) -> None:
+        """Raise unless the session may do what the job does."""
+        if not self._authoriser.is_open(session):
+            job = self._job(session, topic, redrive_id)
+            self._check(session, Action.READ, _topic(job.dead_letter_topic))
+            self._check_target(session, topic, job.order)

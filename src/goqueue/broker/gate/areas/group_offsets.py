@@ -77,7 +77,8 @@ class GroupOffsetsArea(Area):
         return FetchedOffsets(
             {name: found for name, found in fetched.offsets.items() if name not in denied},
             frozenset(one for one in fetched.unstable if one[0] not in denied),
-            denied,
+            # If all offsets are requested, topics that the session may not see are left out.
+            {name: error for name, error in denied.items() if name in (partitions or ())},
         )
 
     @operation(Action.DELETE, group(), owner=coordinator)

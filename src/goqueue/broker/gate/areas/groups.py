@@ -136,15 +136,17 @@ class GroupsArea(Area):
     async def describe(
         self, session: Session, *, group: GroupName
     ) -> GroupDescription | QueueGroup:
-        """Describe a group of either kind."""
+        """Describe a group of either kind, with the topics that the session may describe."""
         if self._broker.queues.groups.is_known(group):
-            return self._broker.queues.groups.describe(group)
-        return self._describe_stream(group)
+            found = self._broker.queues.groups.describe(group)
+            seen = [one for one in found.topics if self._sees_topic(session, one)]
+            return found._replace(topics=seen)
+        return self._visible(session, self._describe_stream(group))
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
     async def describe_stream(self, session: Session, *, group: GroupName) -> GroupDescription:
-        """Describe a stream group."""
-        return self._describe_stream(group)
+        """Describe a stream group, with the topics that the session may describe."""
+        return self._visible(session, self._describe_stream(group))
 
     @operation(Action.DESCRIBE, group(), owner=coordinator, is_reading=True)
     async def rebalances(self, session: Session, *, group: GroupName) -> RebalanceReport:
@@ -152,7 +154,7 @@ class GroupsArea(Area):
         self._describe_stream(group)
         return self._broker.groups.rebalances(group).report()
 
-    @operation(Action.ALTER, group(), owner=coordinator)
+    @operation(Action.ALTER_CONFIGS, group(), owner=coordinator)
     async def put_queue(
         self, session: Session, *, group: GroupName, settings: QueueSettings | None
     ) -> QueueGroup:
@@ -160,6 +162,8 @@ class GroupsArea(Area):
 
         The name must not be that of a stream group, which its coordinator can check.
         """
+        if settings is not None:
+            self._check_dead_letters(session, settings.dead_letter_topic)
         values = None if settings is None else msgspec.to_builtins(settings)
         await self._broker.queues.groups.create(group, values)
         return await self._describe_made(session, group)
@@ -172,7 +176,7 @@ class GroupsArea(Area):
         await self._broker.stream_progress.begin(group, topics, start=start)
         return self._describe_stream(group)
 
-    @operation(Action.ALTER, group(), owner=coordinator)
+    @operation(Action.ALTER_CONFIGS, group(), owner=coordinator)
     async def change_queue(
         self, session: Session, *, group: GroupName, changes: SettingChanges
     ) -> QueueGroup:
@@ -180,6 +184,8 @@ class GroupsArea(Area):
         if not self._broker.queues.groups.is_known(group):
             self._describe_stream(group)
             raise GroupKindMismatch(group, is_queue=False)
+
+        self._check_dead_letters(session, str(changes.get("dead_letter_topic") or ""))
 
         def changed(known: dict[str, Any]) -> Mapping[str, Any]:
             values: Mapping[str, Any] = msgspec.to_builtins(change_queue_settings(known, changes))
@@ -237,6 +243,30 @@ class GroupsArea(Area):
         )
         return {**found, **nodes}
 
+    def _visible(self, session: Session, found: GroupDescription) -> GroupDescription:
+        """Leave out the topics of members that the session may not see."""
+        if self._authoriser.is_open(session):
+            return found
+
+        def sees(topic: str) -> bool:
+            return self._sees_topic(session, topic)
+
+        members = tuple(
+            msgspec.structs.replace(
+                one,
+                subscribed_topics=tuple(topic for topic in one.subscribed_topics if sees(topic)),
+                assigned=frozenset(each for each in one.assigned if sees(each[0])),
+                target=frozenset(each for each in one.target if sees(each[0])),
+            )
+            for one in found.members
+        )
+        return msgspec.structs.replace(found, members=members)
+
+    def _check_dead_letters(self, session: Session, topic: str) -> None:
+        """Raise unless the session may write to the topic that gets the dead letters of a group."""
+        if topic:
+            self._check(session, Action.WRITE, Resource(ResourceKind.TOPIC, topic))
+
     def _sees(self, session: Session, name: str) -> bool:
         return self._may(session, Action.DESCRIBE, Resource(ResourceKind.GROUP, name))
 
@@ -251,7 +281,8 @@ class GroupsArea(Area):
         """Describe a queue group that was just created or changed, with topics from its owner."""
         [made] = [one for one in self._broker.queues.groups.all() if one.name == group]
         if self._broker.queues.groups.owner_of(group) == self._broker.node_id:
-            return made
+            seen = [one for one in made.topics if self._sees_topic(session, one)]
+            return made._replace(topics=seen)
         describe = OPERATIONS["groups.describe"]
         try:
             found = await self._dispatcher.answer(session, describe, self, {"group": group})

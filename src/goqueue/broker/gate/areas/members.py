@@ -25,7 +25,7 @@ from goqueue.groups import (
     SyncResult,
 )
 from goqueue.loop.promise import Promise
-from goqueue.model.access import Action
+from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.session import Session
 
 if TYPE_CHECKING:
@@ -54,6 +54,24 @@ def with_member_id(broker: Broker, call: ConsumerHeartbeat) -> ConsumerHeartbeat
     if call.member_id:
         return call
     return msgspec.structs.replace(call, member_id=broker.new_id().hex())
+
+
+def check_subscription(
+    area: Area, session: Session, action: Action, call: ConsumerHeartbeat
+) -> None:
+    """Raise unless the session may access the topics that a member subscribes to."""
+    for name in call.subscribed_topics or ():
+        area._check(session, action, Resource(ResourceKind.TOPIC, name))
+
+
+def visible_assignment(
+    area: Area, session: Session, answer: ConsumerHeartbeatResult
+) -> ConsumerHeartbeatResult:
+    """Leave out topics that match a regular expression, but that the session may not see."""
+    if area._authoriser.is_open(session) or answer.assignment is None:
+        return answer
+    seen = frozenset(one for one in answer.assignment if area._sees_topic(session, one[0]))
+    return msgspec.structs.replace(answer, assignment=seen)
 
 
 class MembersArea(Area):
@@ -87,5 +105,7 @@ class MembersArea(Area):
         self, session: Session, *, call: ConsumerHeartbeat
     ) -> ConsumerHeartbeatResult:
         """Join, stay in or leave a group whose coordinator assigns partitions."""
+        check_subscription(self, session, Action.DESCRIBE, call)
         await self._broker.groups.ensure_topic()
-        return await self._broker.groups.consumer_heartbeat(with_member_id(self._broker, call))
+        answer = await self._broker.groups.consumer_heartbeat(with_member_id(self._broker, call))
+        return visible_assignment(self, session, answer)

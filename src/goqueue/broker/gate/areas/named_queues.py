@@ -22,7 +22,7 @@ from goqueue.broker.named_queues.sending import PostResult, Scope
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import GoQueueError, UnknownQueue
-from goqueue.model.session import Session
+from goqueue.model.session import Session, pack_session
 from goqueue.model.tenants import GroupName, QueueName, Text
 
 if TYPE_CHECKING:
@@ -124,11 +124,6 @@ def _queue_group(arguments: Arguments) -> Iterable[Resource]:
     return (Resource(ResourceKind.GROUP, arguments["queue"].group),)
 
 
-def _new_topic(arguments: Arguments) -> Iterable[Resource]:
-    spec: NamedQueueSpec = arguments["spec"]
-    return (Resource(ResourceKind.TOPIC, spec.topic or spec.name),)
-
-
 class NamedQueuesArea(Area):
     """Named queues: create, find, change, send, receive, settle, count, purge, move.
 
@@ -166,12 +161,37 @@ class NamedQueuesArea(Area):
 
     # Creating, changing, deleting
 
-    @operation(Action.CREATE, _new_topic, owner=_maker)
+    @operation(Action.CREATE, named_by_owner, owner=_maker)
     def create(self, session: Session, *, spec: NamedQueueSpec) -> Promise[NamedQueue]:
         """Create a queue, or return an existing one whose compared attributes are the same."""
+        if not self._authoriser.is_open(session):
+            self._check_new(session, spec)
         if self._broker.quotas.is_active and self._broker.named_queues.find(spec.name) is None:
             self._broker.quotas.mutate(session, self._broker.settings.topics.partitions)
         return self._broker.named_queues.create(spec)
+
+    def _check_new(self, session: Session, spec: NamedQueueSpec) -> None:
+        """Raise unless the session may create a queue, and its topic or have an existing one."""
+        queues, name = self._broker.named_queues, spec.topic or spec.name
+        if queues.find(spec.name) is not None or self._broker.topics.find(name) is None:
+            self._check_create(session, name)
+        else:
+            self._check(session, Action.ALTER, Resource(ResourceKind.TOPIC, name))
+            if self._broker.queues.groups.is_known(spec.name):
+                group = Resource(ResourceKind.GROUP, spec.name)
+                self._check(session, Action.ALTER_CONFIGS, group)
+        self._check_dead_letters(session, spec.name, spec.queue_settings)
+
+    def _check_dead_letters(
+        self, session: Session, group: str, settings: Mapping[str, Any] | None
+    ) -> None:
+        """Raise unless the session may write to the topic that is to get dead letters."""
+        if self._authoriser.is_open(session) or not settings:
+            return
+        topic, groups = settings.get("dead_letter_topic"), self._broker.queues.groups
+        known = groups.describe(group).settings if groups.is_known(group) else None
+        if topic and (known is None or known.dead_letter_topic != topic):
+            self._check(session, Action.WRITE, Resource(ResourceKind.TOPIC, topic))
 
     @operation(Action.ALTER, _queue_topic)
     def change(
@@ -185,6 +205,7 @@ class NamedQueuesArea(Area):
         topic_settings: Mapping[Text, Text] | None = None,
     ) -> Promise[NamedQueue]:
         """Change some attributes, tags or settings; None removes one."""
+        self._check_dead_letters(session, queue.group, queue_settings)
         return self._broker.named_queues.change(
             queue.name,
             attributes=attributes,
@@ -292,13 +313,17 @@ class NamedQueuesArea(Area):
         if named is not None:
             self._check(session, Action.WRITE, _topic(named))
         return await self._broker.named_queue_moves.start(
-            await self._latest(queue), target=target, rate_per_s=rate_per_s
+            await self._latest(queue),
+            target=target,
+            rate_per_s=rate_per_s,
+            started_by=pack_session(session),
         )
 
     @operation(Action.DESCRIBE, _queue_group, _queue_topic, owner=_owner, is_reading=True)
     async def moves(self, session: Session, *, queue: NamedQueue) -> Sequence[Move]:
         """Return the moves out of a queue, newest first."""
-        return self._broker.named_queue_moves.jobs(await self._latest(queue))
+        moves = self._broker.named_queue_moves.jobs(await self._latest(queue))
+        return [one for one in moves if not one.target or self.find(session, name=one.target)]
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner, is_change=True)
     async def cancel_move(self, session: Session, *, queue: NamedQueue, move_id: Text) -> Move:

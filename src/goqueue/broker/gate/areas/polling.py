@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from goqueue.broker.gate.areas.members import with_member_id
+from collections.abc import Callable, Collection
+from functools import partial
+
+from goqueue.broker.gate.areas.members import (
+    check_subscription,
+    visible_assignment,
+    with_member_id,
+)
 from goqueue.broker.gate.forwarding import coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation
 from goqueue.broker.quotas.quotas import size_of
@@ -34,14 +41,18 @@ class PollingArea(Area):
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def join(self, session: Session, *, call: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         """Join a group; the state of an earlier member with the same id is dropped."""
-        return await self._broker.stream_polling.join(with_member_id(self._broker, call))
+        check_subscription(self, session, Action.READ, call)
+        answer = await self._broker.stream_polling.join(with_member_id(self._broker, call))
+        return visible_assignment(self, session, answer)
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def heartbeat(
         self, session: Session, *, call: ConsumerHeartbeat
     ) -> ConsumerHeartbeatResult:
         """Stay in a group, confirm revoked partitions, and get the assigned ones."""
-        return await self._broker.stream_polling.heartbeat(call)
+        check_subscription(self, session, Action.READ, call)
+        answer = await self._broker.stream_polling.heartbeat(call)
+        return visible_assignment(self, session, answer)
 
     @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call)
     async def leave(self, session: Session, *, call: ConsumerHeartbeat) -> None:
@@ -59,17 +70,35 @@ class PollingArea(Area):
         quotas = self._broker.quotas
         if quotas.is_active:
             quotas.check_consume(session)
-
-        def check_topic(name: str) -> None:
-            self._check(session, Action.READ, Resource(ResourceKind.TOPIC, name))
-
-        polled = await self._broker.stream_polling.poll(
-            call,
-            wait_ms=wait_ms,
-            cancellation=cancellation,
-            check_topic=None if self._authoriser.is_open(session) else check_topic,
+        poll = partial(
+            self._broker.stream_polling.poll, call, wait_ms=wait_ms, cancellation=cancellation
         )
+        if self._authoriser.is_open(session):
+            polled = await poll()
+        else:
+            polled = await poll(may_read=self._reading(session, call))
+            if polled.assignment is not None:
+                seen = [one for one in polled.assignment if self._sees_topic(session, one[0])]
+                polled = polled._replace(assignment=frozenset(seen))
         if quotas.is_active:
             sizes = [size_of(one.record) for one in polled.records]
             quotas.consumed(session, sum(sizes), len(sizes))
         return polled
+
+    def _reading(self, session: Session, call: Poll) -> Callable[[str], bool]:
+        """Return what decides whether a member reads a topic that is assigned to it."""
+
+        def may_read(name: str) -> bool:
+            # A regular expression may match topics that the session must not learn about.
+            if not self._sees_topic(session, name) and name not in self._named(call):
+                return False
+            self._check(session, Action.READ, Resource(ResourceKind.TOPIC, name))
+            return True
+
+        return may_read
+
+    def _named(self, call: Poll) -> Collection[str]:
+        """Return the topics that a member subscribes to by their names."""
+        members = self._broker.groups.describe(call.group_id).members
+        mine = [one for one in members if one.member_id == call.member_id]
+        return mine[0].subscribed_topics if mine else ()

@@ -20,7 +20,7 @@ from goqueue.delivery import (
     Totals,
 )
 from goqueue.loop.promise import Cancellation, Promise, promised
-from goqueue.model.access import Action
+from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import Session
 from goqueue.model.tenants import GroupName, Text, TopicName
@@ -273,4 +273,12 @@ class QueuesArea(Area):
     @operation(Action.DESCRIBE, topic(), merge=_merge_lanes, is_reading=True)
     async def lanes(self, session: Session, *, topic: TopicName) -> TopicLanes:
         """Return the lane settings of a topic, their contents, and the statistics of each group."""
-        return self._broker.queues.inspection.lanes(topic)
+        found = self._broker.queues.inspection.lanes(topic)
+        if self._authoriser.is_open(session):
+            return found
+        groups = {
+            name: lanes
+            for name, lanes in found.groups.items()
+            if self._may(session, Action.DESCRIBE, Resource(ResourceKind.GROUP, name))
+        }
+        return found._replace(groups=groups)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.operation import Area, Arguments, cluster, named_by_owner, operation, topic
 from goqueue.broker.schedules.listing import (
-    DEFAULT_TENANT_TOPICS,
     Schedule,
     SchedulePage,
     ScheduleStats,
@@ -15,7 +14,7 @@ from goqueue.broker.schedules.listing import (
 from goqueue.delivery.schedules import NEVER_MS
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.errors import GoQueueError, UnknownSchedule
+from goqueue.model.errors import AccessDenied, GoQueueError, UnknownSchedule
 from goqueue.model.session import Session
 from goqueue.model.tenants import Text, TopicName
 
@@ -46,9 +45,12 @@ class SchedulesArea(Area):
         limit: int,
         after: Text,
     ) -> Promise[SchedulePage]:
-        """Return scheduled messages by due time, after a cursor."""
+        """Return scheduled messages by due time, after a cursor.
+
+        Without a topic, those of all topics that the session may describe.
+        """
         return self._broker.schedules.list(
-            topic=self._filter(session, topic),
+            topics=self._wanted(session, topic),
             from_ms=from_ms,
             until_ms=until_ms,
             limit=limit,
@@ -59,17 +61,18 @@ class SchedulesArea(Area):
     def count(
         self, session: Session, *, topic: TopicName | None, from_ms: int, until_ms: int
     ) -> Promise[int]:
-        """Count the scheduled messages."""
-        return self._broker.schedules.count(
-            topic=self._filter(session, topic), from_ms=from_ms, until_ms=until_ms
-        )
+        """Count the scheduled messages of a topic, or of all that the session may describe."""
+        topics = self._wanted(session, topic)
+        return self._broker.schedules.count(topics=topics, from_ms=from_ms, until_ms=until_ms)
 
-    def _filter(self, session: Session, topic: str | None) -> str | None:
-        """Return the filter of a list: without a topic, all topics of the session's tenant."""
-        space = self._authoriser.namespaces.of(session)
-        if topic is not None or space is None:
-            return topic
-        return space.prefix or DEFAULT_TENANT_TOPICS
+    def _wanted(self, session: Session, topic: str | None) -> frozenset[str] | None:
+        """Return the named topic or those that the session may describe; None for all."""
+        if topic is not None:
+            return frozenset({topic})
+        if self._authoriser.is_open(session):
+            return None
+        names = [one.name for one in self._broker.topics]
+        return frozenset(name for name in names if self._sees_topic(session, name))
 
     @operation(Action.DESCRIBE, cluster, is_reading=True)
     def stats(self, session: Session) -> Promise[ScheduleStats]:
@@ -79,16 +82,8 @@ class SchedulesArea(Area):
     @operation(Action.READ, named_by_owner, owner=_owner, is_reading=True)
     async def show(self, session: Session, *, schedule_id: Text) -> Schedule:
         """Return a scheduled message."""
-        found = self._get(session, schedule_id)
-        self._check(session, Action.READ, Resource(ResourceKind.TOPIC, found.topic))
-        return found
-
-    def _get(self, session: Session, schedule_id: str) -> Schedule:
-        """Return a message; one of another tenant looks as if it did not exist."""
         found = self._broker.schedules.get(schedule_id)
-        resource = Resource(ResourceKind.TOPIC, found.topic)
-        if not self._authoriser.namespaces.holds(session, resource):
-            raise UnknownSchedule(schedule_id)
+        self._check_topic(session, Action.READ, schedule_id, found.topic)
         return found
 
     @operation(Action.WRITE, named_by_owner, owner=_owner)
@@ -121,5 +116,14 @@ class SchedulesArea(Area):
 
     def _check_write(self, session: Session, schedule_id: str) -> None:
         if not self._authoriser.is_open(session):
-            topic = self._get(session, schedule_id).topic
-            self._check(session, Action.WRITE, Resource(ResourceKind.TOPIC, topic))
+            topic = self._broker.schedules.get(schedule_id).topic
+            self._check_topic(session, Action.WRITE, schedule_id, topic)
+
+    def _check_topic(self, session: Session, action: Action, schedule_id: str, name: str) -> None:
+        """Raise unless the session may access the topic; an id must not reveal its name."""
+        try:
+            self._check(session, action, Resource(ResourceKind.TOPIC, name))
+        except AccessDenied as error:
+            if error.is_hidden:
+                raise UnknownSchedule(schedule_id) from None
+            raise

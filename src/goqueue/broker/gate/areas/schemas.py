@@ -215,6 +215,7 @@ class SchemasArea(Area):
         form: Text,
     ) -> VersionView:
         """Return the version of a subject that is equivalent to a schema."""
+        self._check_references(session, subject, request)
         found = await self._broker.schemas.lookup(
             await self._resolved(session, Action.READ, subject),
             request,
@@ -234,6 +235,7 @@ class SchemasArea(Area):
         number: int | None,
     ) -> Sequence[Sentence]:
         """Return why a schema is incompatible with a version, or by the subject's level."""
+        self._check_references(session, subject, request)
         resolved = await self._resolved(session, Action.READ, subject)
         return await self._broker.schemas.compare(
             resolved, request, normalize=normalize, number=number
@@ -250,6 +252,7 @@ class SchemasArea(Area):
         force: bool,
     ) -> VersionView:
         """Register a schema as a version of a subject, unless it already is one."""
+        self._check_references(session, subject, request)
         resolved = await self._resolved(session, Action.WRITE, subject)
         version = await self._broker.schemas.register(
             resolved, request, normalize=normalize, force=force
@@ -306,8 +309,13 @@ class SchemasArea(Area):
 
         def ask(registry: Registry) -> tuple[Content, Version | None, int]:
             named = self._named(session, registry, subject)
-            content = self._found(session, Action.READ, registry.find_id(schema_id, named))
-            versions = [one for one in content.versions.values() if one.subject == named]
+            content = registry.find_id(schema_id, named)
+            self._check_found(session, Action.READ, content, str(schema_id))
+            versions = [
+                one
+                for one in content.versions.values()
+                if one.subject == named and self._may(session, Action.READ, _scope(one.subject))
+            ]
             newest_id = registry.catalog.next_id(content.context) - 1
             return content, versions[-1] if versions else None, newest_id
 
@@ -327,7 +335,8 @@ class SchemasArea(Area):
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
             named = self._named(session, registry, subject)
-            content = self._found(session, Action.DESCRIBE, registry.find_id(schema_id, named))
+            content = registry.find_id(schema_id, named)
+            self._check_found(session, Action.DESCRIBE, content, str(schema_id))
             return [
                 one.key
                 for one in listing.versions_of(content, with_deleted=with_deleted)
@@ -341,7 +350,7 @@ class SchemasArea(Area):
         """Return the schema of a guid."""
 
         def ask(registry: Registry) -> Content:
-            return self._found(session, Action.READ, self._with_guid(session, registry, guid)[0])
+            return self._with_guid(session, Action.READ, registry, guid)[0]
 
         content = await self._broker.schemas.look(ask)
         return view_of_schema(content, await self._text(content, form))
@@ -351,8 +360,7 @@ class SchemasArea(Area):
         """Return the contexts that have a guid, with its id in each."""
 
         def ask(registry: Registry) -> Sequence[tuple[str, int]]:
-            found = self._with_guid(session, registry, guid)
-            self._found(session, Action.DESCRIBE, found[0])
+            found = self._with_guid(session, Action.DESCRIBE, registry, guid)
             return [(one.context, one.id) for one in found]
 
         return await self._broker.schemas.look(ask)
@@ -448,21 +456,28 @@ class SchemasArea(Area):
             return Subject(default_context(session), "")
         return registry.scopes.resolve(subject)
 
-    def _with_guid(self, session: Session, registry: Registry, guid: str) -> list[Content]:
-        """Return the schemas with a guid, one for each context that the session can see."""
+    def _with_guid(
+        self, session: Session, action: Action, registry: Registry, guid: str
+    ) -> Sequence[Content]:
+        """Return the schemas with a guid, one for each context, that the session may access."""
         found = listing.with_guid(registry, guid)
-        shown = [one for one in found if self._is_shown(session, one.context)]
-        if not shown:
+        seen = [
+            one
+            for one in found
+            if self._is_shown(session, one.context) and self._is_open(session, action, one)
+        ]
+        if not seen:
             raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {guid[:100]} not found")
-        return shown
+        return seen
 
     def _resolve(
         self, session: Session, action: Action, registry: Registry, subject: Subject
     ) -> Subject:
         """Return the subject, or the target of an alias, for which access is checked too."""
         resolved = registry.scopes.resolve(subject)
-        if resolved != subject:
-            self._check(session, action, _scope(resolved))
+        if resolved != subject and not self._may(session, action, _scope(resolved)):
+            # The name of the target must not become known.
+            raise self._denial(session, action, _scope(subject))
         return resolved
 
     async def _resolved(self, session: Session, action: Action, subject: Subject) -> Subject:
@@ -470,12 +485,26 @@ class SchemasArea(Area):
             lambda registry: self._resolve(session, action, registry, subject)
         )
 
-    def _found(self, session: Session, action: Action, content: Content) -> Content:
-        """Return the schema; raise unless the session may access a subject that has it."""
-        resources = [_scope(one.subject) for one in content.versions.values()]
-        if not any(self._may(session, action, one) for one in resources):
-            raise self._denial(session, action, resources[0])
-        return content
+    def _is_open(self, session: Session, action: Action, content: Content) -> bool:
+        """Whether the session may access a subject that has a schema."""
+        versions = content.versions.values()
+        return any(self._may(session, action, _scope(one.subject)) for one in versions)
+
+    def _check_found(
+        self, session: Session, action: Action, content: Content, schema_id: str
+    ) -> None:
+        """Raise as for an unknown id, which reveals no subject, unless access is allowed."""
+        if not self._is_open(session, action, content):
+            for one in content.versions.values():
+                self._denial(session, action, _scope(one.subject))  # for the observer
+            raise SchemaRefused(SchemaRefusal.UNKNOWN_SCHEMA, f"Schema {schema_id} not found")
+
+    def _check_references(self, session: Session, subject: Subject, request: Request) -> None:
+        """Raise unless the session may read the subjects that a schema refers to."""
+        if not self._authoriser.is_open(session):
+            for one in request.references:
+                named = read_subject(one.subject, within=subject.context)
+                self._check(session, Action.READ, _scope(named))
 
     async def _shown(self, version: Version, form: str) -> VersionView:
         return view_of_version(version, await self._text(version.content, form))

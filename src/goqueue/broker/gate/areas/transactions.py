@@ -26,11 +26,9 @@ from goqueue.broker.gate.operation import (
     Area,
     Arguments,
     also,
-    cluster,
     group,
     named_by_owner,
     operation,
-    own_cluster,
     query,
     topic,
     transactional_id,
@@ -163,7 +161,7 @@ class TransactionsArea(Area):
         transaction = self._transaction(transaction_id)
         view = self._broker.transacting.describe(transaction)
         is_current = self._broker.transacting.is_current(view, transaction)
-        return ShownTransaction(view, not is_current)
+        return ShownTransaction(self._visible(session, view), not is_current)
 
     @operation(
         Action.WRITE,
@@ -295,7 +293,7 @@ class TransactionsArea(Area):
         return TransactionPage(
             [
                 Listed(write(Transaction(view.transactional_id, view.identity)), view)
-                for view in found[:limit]
+                for view in (self._visible(session, one) for one in found[:limit])
             ],
             len(found),
         )
@@ -305,7 +303,8 @@ class TransactionsArea(Area):
         self, session: Session, *, transactional_id: TransactionalId
     ) -> TransactionView:
         """Return the newest transaction of a transactional id."""
-        return self._broker.transactions.describe(transactional_id)
+        found = self._broker.transactions.describe(transactional_id)
+        return self._visible(session, found)
 
     @operation(Action.DESCRIBE, named_by_owner)
     async def find_coordinators(
@@ -329,9 +328,14 @@ class TransactionsArea(Area):
 
     # Producers
 
-    @operation(Action.IDEMPOTENT_WRITE, own_cluster)
+    @operation(Action.IDEMPOTENT_WRITE, named_by_owner)
     async def new_producer(self, session: Session) -> ProducerIdentity:
-        """Return the identity of a new producer without transactions."""
+        """Return the identity of a new producer without transactions.
+
+        It needs the permission of the cluster, or that to write to some topic.
+        """
+        if not self._authoriser.allows_any(session, Action.WRITE, ResourceKind.TOPIC):
+            self._check(session, Action.IDEMPOTENT_WRITE, CLUSTER)
         return ProducerIdentity(await self._broker.new_producer_id(), 0)
 
     @operation(Action.WRITE, transactional_id(), owner=_coordinator)
@@ -451,7 +455,7 @@ class TransactionsArea(Area):
 
     # Partitions
 
-    @operation(Action.CLUSTER_ACTION, cluster)
+    @operation(Action.CLUSTER_ACTION, named_by_owner)
     async def write_markers(
         self,
         session: Session,
@@ -461,7 +465,12 @@ class TransactionsArea(Area):
         is_commit: bool,
         coordinator_epoch: int,
     ) -> Outcomes:
-        """End a transaction in partitions that this node leads; return an error per failed one."""
+        """End a transaction in partitions that this node leads; return an error per failed one.
+
+        Nodes may, and administrators, who end hanging transactions.
+        """
+        if not self._may(session, Action.ALTER, CLUSTER):
+            self._check(session, Action.CLUSTER_ACTION, CLUSTER)
         errors = await self._broker.transactions.write_markers(
             identity, partitions, is_commit=is_commit, coordinator_epoch=coordinator_epoch
         )
@@ -490,6 +499,13 @@ class TransactionsArea(Area):
         return producers
 
     # Helpers
+
+    def _visible(self, session: Session, view: TransactionView) -> TransactionView:
+        """Leave out the partitions of topics that the session may not see."""
+        if self._authoriser.is_open(session):
+            return view
+        seen = tuple(one for one in view.partitions if self._sees_topic(session, one.topic))
+        return msgspec.structs.replace(view, partitions=seen)
 
     def _transaction(self, transaction_id: str) -> Transaction:
         return self._broker.transacting.ids.read(transaction_id)

@@ -135,7 +135,8 @@ def _append(
     if call.version <= _LAST_VERSION_OF_OLD_FORMATS:
         records = convert_old_records(memoryview(records))
     is_transactional = request.transactional_id is not None
-    if is_transactional:
+    if request.transactional_id is not None:
+        call.connection.grants.check_transactional_id(request.transactional_id)
         # The batch may have to wait, and the socket's buffer is reused.
         records = bytearray(records)
     stored = writer.produce(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.loop.promise import Promise
+from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import (
     GoQueueError,
     InvalidReplicaAssignment,
@@ -299,6 +300,17 @@ async def _create(
         dry_run=validate_only,
     )
     created = await _mutate(front, call, create, since=_FIRST_CREATE_VERSION_WITH_QUOTAS)
+    resource = Resource(ResourceKind.TOPIC, wanted.name)
+    if not front.gate.access.allowed(
+        call.session, resource=resource, actions=[Action.DESCRIBE_CONFIGS]
+    ):
+        return CreatableTopicResult(
+            name=wanted.name,
+            topic_id=created.id or UUID_ZERO,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=None if call.version >= 5 else [],
+        )
     defaults = front.gate.configs.topic_defaults(call.session)
     return CreatableTopicResult(
         name=wanted.name,

@@ -150,6 +150,7 @@ async def get_attributes(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes
     if unknown:
         raise InvalidAttributeName(unknown[0])
     known = dict(queue.attributes)
+    known.pop("Policy", None)  # Earlier versions stored it, without effect.
     if "KmsMasterKeyId" not in known:
         known.pop("KmsDataKeyReusePeriodSeconds", None)
     if queue.topic != queue.name:

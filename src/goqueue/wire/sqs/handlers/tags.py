@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from goqueue.wire.sqs import shapes
-from goqueue.wire.sqs.errors import InvalidParameterValue, MissingParameter
+from goqueue.wire.sqs.errors import InvalidParameterValue, MissingParameter, PolicyNotSupported
 from goqueue.wire.sqs.handlers.finding import queue_of
-from goqueue.wire.sqs.policies import add_statement, remove_statement
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -60,27 +59,7 @@ async def list_tags(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Queu
     return shapes.QueueTags(queue.tags or None)
 
 
-async def add_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    body: shapes.AddPermission = asked.body
-    queue = await queue_of(front, call, asked)
-    policy = add_statement(
-        queue.attributes.get("Policy", "{}"),
-        queue=queue.name,
-        site=asked.site,
-        label=body.label or "",
-        accounts=body.account_ids or [],
-        actions=body.actions or [],
-    )
-    await front.gate.named_queues.change(call.session, queue=queue, attributes={"Policy": policy})
-    return shapes.Nothing()
-
-
-async def remove_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
-    queue = await queue_of(front, call, asked)
-    if not asked.body.label:
-        raise MissingParameter("Label")
-    policy = remove_statement(queue.attributes.get("Policy", "{}"), asked.body.label)
-    await front.gate.named_queues.change(
-        call.session, queue=queue, attributes={"Policy": policy or None}
-    )
-    return shapes.Nothing()
+async def refuse_permission(front: SqsFrontEnd, call: Call, asked: Asked) -> shapes.Nothing:
+    """Refuse to change the policy of a queue, which would have no effect."""
+    await queue_of(front, call, asked)
+    raise PolicyNotSupported
