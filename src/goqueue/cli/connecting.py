@@ -187,7 +187,14 @@ def _kafka_from_http(http: str, access: Access) -> str:
     """The Kafka addresses of the cluster at an HTTP address, after the same check."""
     with no_broker(bare(http), "--http", "HTTP "), http_client(http, access) as api:
         expected = api.node.version().cluster_id
-        addresses = _kafka_addresses(api.cluster.nodes(), read_addresses(bare(http))[0], access)
+        try:
+            nodes = api.cluster.nodes()
+        except AccessDenied as error:
+            raise AccessDenied.with_text(
+                "The broker does not tell these credentials its Kafka addresses, which this "
+                "command uses; give them with -b HOST:PORT."
+            ) from error
+        addresses = _kafka_addresses(nodes, read_addresses(bare(http))[0], access)
     if not addresses:
         raise InvalidRequest(
             f"The broker at {bare(http)} does not report its Kafka address; give it with "

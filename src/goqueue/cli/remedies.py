@@ -40,11 +40,8 @@ def _remedy(error: GoQueueError, access: Access) -> str:
         return _check_login(access)
     if isinstance(error, AccessDenied):
         return "Administrators grant permissions with `goqueue acl`."
-    return _check_tls(access) if isinstance(error, TlsFailed) else _how_to_connect()
-
-
-def _how_to_connect() -> str:
-    return f"{_how_to_log_in()} TLS: --tls, --ca-file FILE."
+    needs_tls = isinstance(error, TlsFailed) or (isinstance(error, HungUp) and error.lacks_tls)
+    return _check_tls(access) if needs_tls else _how_to_log_in()
 
 
 def _how_to_log_in() -> str:

@@ -295,10 +295,12 @@ class Connection:
             return failed
         reason = error.strerror or str(error)
         if not self._is_used:
-            return HungUp(
+            hung_up = HungUp(
                 f"{self.address} closed the connection before it answered ({reason.lower()}); "
                 f"{self._advice()}"
             )
+            hung_up.lacks_tls = self._settings.tls is None and not self.offered
+            return hung_up
         return ConnectionLost(f"The connection to {self.address} was lost ({reason.lower()}).")
 
     def _advice(self) -> str:

@@ -56,6 +56,7 @@ class HungUp(ConnectionLost):
     """
 
     code = "hung_up"
+    lacks_tls = False  # the client used none, and the listener may require it
 
 
 class TlsFailed(GoQueueError):

@@ -338,9 +338,7 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
             f"minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})."
         )
     if found.typing is not None and found.view != VIEWS[0]:
-        reader.problems.append(
-            "Only records have schemas; leave schema.registry out, or view."
-        )
+        reader.problems.append("Only records have schemas; leave schema.registry out, or view.")
     reader.raise_problems()
     return found
 

@@ -117,6 +117,9 @@ def describe_all_nodes(defaults: DefaultLayers) -> list[Config]:
     return configs
 
 
+HTTP_LISTENER = "goqueue.http.listener"
+
+
 def describe_node(
     settings: Settings,
     defaults: DefaultLayers,
@@ -143,22 +146,24 @@ def describe_node(
         )
     for name, value in (
         ("advertised.listeners", _listeners(settings.listeners, addresses)),
-        ("goqueue.http.listener", _http_for(settings.listeners, addresses, listener)),
         ("listeners", _listeners(settings.listeners, {})),
         ("log.dirs", str(settings.node.data_dir)),
     ):
-        layer = Synonym(name, value, SOURCE_STATIC_BROKER)
-        configs.append(
-            Config(
-                name,
-                value,
-                layer.source,
-                _TYPES["list"],
-                is_read_only=True,
-                synonyms=(layer,),
-            )
-        )
+        configs.append(_static_list(name, value))
+    configs.append(describe_http(settings.listeners, addresses=addresses, listener=listener))
     return sorted(configs)
+
+
+def describe_http(
+    settings: ListenerSettings, *, addresses: Mapping[str, str], listener: str
+) -> Config:
+    """The address of the HTTP API for clients of a Kafka listener."""
+    return _static_list(HTTP_LISTENER, _http_for(settings, addresses, listener))
+
+
+def _static_list(name: str, value: str) -> Config:
+    layer = Synonym(name, value, SOURCE_STATIC_BROKER)
+    return Config(name, value, layer.source, _TYPES["list"], is_read_only=True, synonyms=(layer,))
 
 
 def _listeners(settings: ListenerSettings, addresses: Mapping[str, str]) -> str:

@@ -121,6 +121,11 @@ class ConfigsArea(Area):
         return self._broker.settings
 
     @query(Action.DESCRIBE, everybody)
+    def listeners(self, session: Session) -> Annotated[ListenerSettings, NameKind.NONE]:
+        """Return the listeners of this node; clients are told those that fit them."""
+        return self._broker.settings.listeners
+
+    @query(Action.DESCRIBE, everybody)
     def group_defaults(self, session: Session) -> GroupSettings:
         """Return the default settings of groups on this node."""
         return self._broker.settings.groups

@@ -15,9 +15,11 @@ from goqueue.wire.kafka.config_names import (
     core_name,
 )
 from goqueue.wire.kafka.configs import (
+    HTTP_LISTENER,
     Config,
     describe_all_nodes,
     describe_group,
+    describe_http,
     describe_node,
     describe_topic,
 )
@@ -98,7 +100,7 @@ def _describe(
         configs=[],
     )
     try:
-        configs = _configs_of(front, call, resource.resource_type, resource.resource_name)
+        configs = _configs_of(front, call, resource)
     except GoQueueError as error:
         result.error_code, result.error_message = code_of(error), message_of(error)
         return result
@@ -108,8 +110,9 @@ def _describe(
     return result
 
 
-def _configs_of(front: FrontEnd, call: Call, kind: int, name: str) -> list[Config]:
+def _configs_of(front: FrontEnd, call: Call, resource: DescribeConfigsResource) -> list[Config]:
     configs, session = front.gate.configs, call.session
+    kind, name = resource.resource_type, resource.resource_name
     if kind == _TOPIC:
         own = configs.of_topic(session, topic=name)
         return describe_topic(configs.topic_defaults(session), own)
@@ -122,8 +125,20 @@ def _configs_of(front: FrontEnd, call: Call, kind: int, name: str) -> list[Confi
             return describe_all_nodes(configs.node_defaults(session))
         if name != str(front.node_id):
             raise InvalidRequest(f"This node is {front.node_id}, not {name!r}.")
+        # Where the HTTP API is may be asked by everybody, as where the brokers are.
+        if resource.configuration_keys == [HTTP_LISTENER]:
+            return [_http_config(front, call)]
         return _node_configs(front, call)
     raise InvalidRequest(f"Resources of type {kind} have no configuration here.")
+
+
+def _http_config(front: FrontEnd, call: Call) -> Config:
+    session = call.session
+    return describe_http(
+        front.gate.configs.listeners(session),
+        addresses=front.gate.node.addresses(session),
+        listener=session.listener,
+    )
 
 
 def _node_configs(front: FrontEnd, call: Call) -> list[Config]:
