@@ -26,6 +26,7 @@ from goqueue.cluster.identity_commands import (
 from goqueue.cluster.identity_facts import KEY_PREFIX, USER_PREFIX, KeyFact, UserFact
 from goqueue.config import SecuritySettings
 from goqueue.loop.clock import Clock
+from goqueue.loop.promise import Promise
 from goqueue.model.credentials import Key, KeyKind, ScramMechanism, ScramVerifier
 from goqueue.model.errors import (
     InvalidCredential,
@@ -40,7 +41,8 @@ USER_LENGTH_MAX = 255
 PASSWORD_LENGTH_MIN = 8
 PASSWORD_LENGTH_MAX = 1_024
 SIGNING_SECRET_BYTES = 32
-_ATTEMPTS = 5  # to change a user while others change it too
+_ATTEMPTS = 10  # to change a user while others change it too
+_RETRY_MS = 20  # for their change to arrive here; more at each attempt
 
 _log = logging.getLogger(__name__)
 
@@ -203,8 +205,14 @@ class Identities:
             except StalePartitionVersion:
                 if attempt == _ATTEMPTS - 1:
                     raise
+                await self._pause(_RETRY_MS * (attempt + 1))
             else:
                 return
+
+    def _pause(self, wait_ms: int) -> Promise[None]:
+        over: Promise[None] = Promise()
+        self._clock.call_later(wait_ms, lambda: over.resolve(None))
+        return over
 
     # Keys
 

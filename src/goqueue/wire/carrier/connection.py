@@ -354,13 +354,15 @@ class Connection:
             if operation.is_waiting and application.is_turn_over:
                 self._put_off(request)
                 return
-            session: Session | Promise[Session] = self.session
+            session: Session | Promise[Session] | None = None
             if self._is_checked or AUTHORIZATION in headers or API_KEY in headers:
                 session = self._session_of(request, operation)
         except GoQueueError as error:
             self._finish(request, application.refusal(request, error))
             return
-        if isinstance(session, Session):
+        if session is None:
+            self._perform(request, operation, self.session)
+        elif isinstance(session, Session):
             self._perform(request, operation, session)
         else:
             self._working, self._operation, self._answer = request, operation, session
@@ -401,7 +403,7 @@ class Connection:
         if not promise.is_done:
             application.busy.add(self)
             self._answer = promise
-        if session.is_authenticated and (operation.is_waiting or operation.is_stream):
+        if (operation.is_waiting or operation.is_stream) and session.is_authenticated:
             self._watch_session(session)
         promise.then(self._settled)
 

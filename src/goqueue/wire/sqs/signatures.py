@@ -128,9 +128,7 @@ def canonical_request(request: Request, claim: Claim) -> str:
     headers = "".join(f"{name}:{_header(request, name)}\n" for name in claim.headers)
     names = ";".join(claim.headers)
     digest = sha256(request.body).hexdigest()
-    # Paths are escaped once more than received, as SDKs do for all services except S3.
-    path = quote(_normal_path(request.path), safe="/-_.~", encoding="latin-1")
-    return f"{request.method}\n{path}\n{query}\n{headers}\n{names}\n{digest}"
+    return f"{request.method}\n{_path(request.path)}\n{query}\n{headers}\n{names}\n{digest}"
 
 
 def sign(canonical: str, claim: Claim, secret: str) -> str:
@@ -163,9 +161,15 @@ def _claim(credential: str, headers: str, signature: str, time: str, expires: st
     return Claim(key_id, day, region, service, names, signature, time, seconds)
 
 
+@lru_cache(maxsize=1024)
+def _seconds(text: str) -> int:
+    """Read a time; requests of the same second share it."""
+    return timegm(strptime(text, "%Y%m%dT%H%M%SZ"))
+
+
 def _check_time(claim: Claim, now_seconds: int) -> None:
     try:
-        at = timegm(strptime(claim.time, "%Y%m%dT%H%M%SZ"))
+        at = _seconds(claim.time)
     except ValueError:
         raise IncompleteSignature(
             f"Date must be in ISO-8601 'basic format'. Got '{claim.time[:40]}'."
@@ -204,6 +208,12 @@ def _escaped(pair: tuple[str, str]) -> tuple[str, str]:
 def _header(request: Request, name: str) -> str:
     text = request.header(name.encode("latin-1", "replace")).decode("latin-1")
     return " ".join(text.split())
+
+
+@lru_cache(maxsize=1024)
+def _path(path: str) -> str:
+    """Escape a path once more than received, as SDKs do for all services except S3."""
+    return quote(_normal_path(path), safe="/-_.~", encoding="latin-1")
 
 
 def _normal_path(path: str) -> str:
