@@ -41,9 +41,12 @@ class Pace:
     def is_full(self) -> bool:
         return len(self._steps) >= STEPS_WAITING_MAX
 
-    def run(self, step: Callable[[], None]) -> None:
-        """Run a step as soon as the earlier ones have run."""
-        self._steps.append(step)
+    def run(self, step: Callable[[], None], *, is_first: bool) -> None:
+        """Run a step when it is its turn; handshakes that have begun are completed first."""
+        if is_first:
+            self._steps.append(step)
+        else:
+            self._steps.appendleft(step)
         self._schedule()
 
     def when_free(self, callback: Callable[[], None]) -> None:
@@ -192,13 +195,13 @@ class _Handshake:
     def _ready(self) -> None:
         # Not watched while it waits for its turn, or it would be called in every iteration.
         self._unwatch()
-        self._owner.tls.pace.run(self._step)
+        self._owner.tls.pace.run(self._step, is_first=not self._is_begun)
 
     def _step(self) -> None:
         if self._is_over:
             return
         try:
-            if not isinstance(self._socket, ssl.SSLSocket) and not self._begin(self._socket):
+            if not self._is_begun and not self._begin(self._socket):
                 return
             assert isinstance(self._socket, ssl.SSLSocket)
             self._socket.do_handshake()
@@ -232,9 +235,16 @@ class _Handshake:
             with contextlib.suppress(OSError):
                 accepted.send(self._owner.tls.plain_answer)
 
+    @property
+    def _is_begun(self) -> bool:
+        return isinstance(self._socket, ssl.SSLSocket)
+
     def _expire(self) -> None:
-        is_silent = not isinstance(self._socket, ssl.SSLSocket)
-        self.end("" if is_silent else "turned away: it did not complete the TLS handshake in time")
+        if self._watching is None:  # It waits for its turn here, which is not the client's fault.
+            self._timer = self._loop.call_later(self._owner.tls.limits.seconds_max, self._expire)
+        else:
+            late = "turned away: it did not complete the TLS handshake in time"
+            self.end(late if self._is_begun else "")
 
     def _finish(self) -> None:
         self._is_over = True

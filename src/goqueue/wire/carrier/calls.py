@@ -37,6 +37,7 @@ class Request:
         "dialect",
         "extra",
         "headers",
+        "is_encrypted",
         "is_kept_alive",
         "method",
         "parameters",
@@ -62,11 +63,13 @@ class Request:
         self.parameters: dict[str, str] = {}
         self.dialect: Dialect | None = None
         self.extra = b""  # further header lines of the response
+        self.is_encrypted = False  # received over TLS
 
     def copy(self) -> Request:
         """A copy with its own body, because the buffer of a request is released after reading."""
         copied = Request(self.method, self.path, self.query, self.headers)
         copied.body, copied.parameters, copied.dialect = self.body, self.parameters, self.dialect
+        copied.is_encrypted = self.is_encrypted
         return copied
 
     def header(self, name: bytes) -> bytes:

@@ -263,6 +263,7 @@ class Connection:
             is_kept_alive=self._parser.should_keep_alive(),
         )
         request.extra = self._extra
+        request.is_encrypted = self._client.rules.is_encrypted
         body = self._body
         request.body = body[0] if len(body) == 1 else b"".join(body)
         self._requests.append(request)

@@ -152,6 +152,7 @@ def _is_json(request: Request) -> bool:
 
 
 def _base_url(request: Request) -> str:
-    scheme = "https" if request.header(b"x-forwarded-proto") == b"https" else "http"
+    is_https = request.is_encrypted or request.header(b"x-forwarded-proto") == b"https"
+    scheme = "https" if is_https else "http"
     host = request.header(b"host").decode("latin-1") or "localhost"
     return f"{scheme}://{host}"
