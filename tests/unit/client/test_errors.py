@@ -74,6 +74,7 @@ AMBIGUOUS = {
     model.RedriveEnded,
     model.InvalidAcl,
     model.InvalidRole,
+    model.InFlightQuotaReached,
     # Between the nodes of a cluster; a client that meets one shows the broker's text.
     model.NotController,
     model.UnknownNode,
