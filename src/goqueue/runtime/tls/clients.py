@@ -6,6 +6,7 @@ certificates are verified by OpenSSL during the handshake, and become principals
 
 from __future__ import annotations
 
+import importlib
 import socket
 import ssl
 from pathlib import Path
@@ -48,6 +49,8 @@ class ClientTls:
             assert settings.tls_client_authorities is not None
             self._authorities = settings.tls_client_authorities
             trusted = {"security.tls_client_authorities": self._authorities}
+            # It reads the names in certificates. Everybody would wait if the first client loaded it.
+            importlib.import_module("cryptography.x509")
         own = {"security.tls_certificate": certificate, "security.tls_key": key}
         check_files(own, trusted)
         self._files = WatchedFiles(own | trusted, self._load, "TLS of clients")
