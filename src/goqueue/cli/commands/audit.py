@@ -27,6 +27,12 @@ class Outcome(enum.StrEnum):
     FAILED = "failed"
 
 
+@app.callback()
+def audit() -> None:
+    """Show who did what, allowed or denied."""
+    # With a callback, the only command keeps its name.
+
+
 @app.command()
 def tail(
     ctx: typer.Context,
