@@ -24,6 +24,7 @@ def contradictions(settings: Settings) -> list[str]:
         _same_listeners,
         _senseless_addresses,
         _certificates,
+        _tokens,
         _what_does_not_fit,
         _senseless_times,
         _nodes,
@@ -143,6 +144,19 @@ def _certificates(settings: Settings, told: _Tell) -> Iterator[str]:
                 f"{told(f'security.{name}')} has no effect; set security.tls_client_auth to "
                 "requested or required"
             )
+
+
+def _tokens(settings: Settings, told: _Tell) -> Iterator[str]:
+    security = settings.security
+    for name in ("oauth_issuer", "oauth_audience"):
+        if security.oauth_jwks and not getattr(security, name):
+            yield (
+                f"{told('security.oauth_jwks')} needs security.{name}: without it, tokens for "
+                "other systems would be accepted"
+            )
+    for name in ("oauth_subject_claim", "oauth_scope_claim"):
+        if not getattr(security, name):
+            yield f"{told(f'security.{name}')} must name a claim"
 
 
 def _what_does_not_fit(settings: Settings, told: _Tell) -> Iterator[str]:

@@ -414,6 +414,69 @@ class Names:
         return ",".join(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A text of printable characters, or empty."""
+
+    length_max: int = 1_024
+
+    @property
+    def allowed(self) -> str:
+        return f"at most {self.length_max} printable characters"
+
+    def read(self, text: str) -> str:
+        text = text.strip()
+        if len(text) > self.length_max or not text.isprintable():
+            raise ValueError(f"{text[:60]!r} is not valid; expected {self.allowed}")
+        return text
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
+class Scopes:
+    """Scopes of tokens, separated by commas, or empty."""
+
+    @property
+    def allowed(self) -> str:
+        return "SCOPE,SCOPE,... or empty"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        scopes = tuple(one.strip() for one in text.split(",") if one.strip())
+        for scope in scopes:
+            if not re.fullmatch(r"[!#-+\--\[\]-~]{1,255}", scope):  # RFC 6749, without commas
+                raise ValueError(f"{scope[:60]!r} is not a scope; expected {self.allowed}")
+        return scopes
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return ",".join(value)
+
+
+class KeySetLocation:
+    """Where a key set is: a file, or an address that is protected by TLS, or empty."""
+
+    @property
+    def allowed(self) -> str:
+        return "https://HOST/PATH, http:// on loopback only, the path of a file, or empty"
+
+    def read(self, text: str) -> str:
+        text = text.strip()
+        found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[^\]/]*\]|[^/:?#@]*)(?=[/:?#]|$)", text)
+        if "://" in text:
+            scheme = found[1].lower() if found else ""
+            host = found[2].strip("[]") if found else ""
+            is_near = scheme == "http" and Address(host, 0).is_loopback
+            if not host or not (scheme == "https" or is_near) or not text.isprintable():
+                raise ValueError(f"{text[:60]!r} is not allowed; expected {self.allowed}")
+        elif not text.isprintable():
+            raise ValueError(f"{text[:60]!r} is not the path of a file")
+        return text
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
 class Login:
     """`NAME:PASSWORD`, or empty."""
 

@@ -7,14 +7,19 @@ from pathlib import Path
 
 from goqueue.config.fields import choice, count, duration, setting, size
 from goqueue.config.kinds import (
+    HOUR_MS,
+    SECOND_MS,
     UNLIMITED,
     File,
+    KeySetLocation,
+    Line,
     Login,
     Names,
     Optional,
     Origins,
     Principals,
     Ratio,
+    Scopes,
     Switch,
     Words,
 )
@@ -55,6 +60,38 @@ class SecuritySettings:
         "time after which a Kafka client must authenticate again on its connection, which it does "
         "by itself (KIP-368); 0 requires it only when a token or key expires",
         least=0,
+    )
+    oauth_jwks: str = setting(
+        "",
+        KeySetLocation(),
+        "public keys of the issuer of tokens (JWKS): a file, or an address with https; with it, "
+        "clients may authenticate with its tokens, over OAUTHBEARER and as bearer tokens",
+    )
+    oauth_issuer: str = setting(
+        "", Line(), "issuer of the tokens: what their claim `iss` must be; required for tokens"
+    )
+    oauth_audience: str = setting(
+        "",
+        Line(),
+        "what the claim `aud` of a token must contain, so that tokens for other systems are "
+        "refused; required for tokens; `*` accepts any",
+    )
+    oauth_subject_claim: str = setting("sub", Line(), "claim of a token that names its user")
+    oauth_scope_claim: str = setting("scope", Line(), "claim of a token that has its scopes")
+    oauth_scopes: tuple[str, ...] = setting(
+        (), Scopes(), "scopes that a token must have, separated by commas"
+    )
+    oauth_clock_skew_ms: int = duration(
+        30 * SECOND_MS,
+        "by which the clock of the issuer may differ; tokens are accepted for as long after their "
+        "end",
+        least=0,
+    )
+    oauth_jwks_refresh_ms: int = duration(
+        HOUR_MS,
+        "age at which the public keys are loaded again; an unknown key causes that at most once a "
+        "minute",
+        least=SECOND_MS,
     )
     tls_certificate: Path | None = setting(
         None,

@@ -36,6 +36,7 @@ from goqueue.runtime.cluster_secret import credentials_of
 from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
+from goqueue.runtime.jwks import loader_of
 from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.logs import set_up_logging
 from goqueue.runtime.memory import MemoryKeeper
@@ -161,6 +162,9 @@ class _Node:
             addresses=lambda: self._told_addresses(),
         )
         _audit_to_file(settings.security, self.broker, clock)
+        if settings.security.oauth_jwks:
+            load = loader_of(settings.security.oauth_jwks)
+            self.broker.identities.tokens.load_with(load)
         self._kafka = FrontEnd(
             self.broker.local_gate, _limits(settings), advertised=self._advertised
         )

@@ -32,6 +32,7 @@ class Login:
     user: str = ""
     password: str = ""
     token: Callable[[], str] | None = None
+    lifetime_seconds: float = 60.0  # after which a client fetches another token
 
 
 def confluent_settings(bootstrap: str, login: Login) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def confluent_settings(bootstrap: str, login: Login) -> dict[str, Any]:
     if login.token is None:
         return {**settings, "sasl.username": login.user, "sasl.password": login.password}
     token = login.token
-    return {**settings, "oauth_cb": lambda _: (token(), time.time() + 60)}
+    return {**settings, "oauth_cb": lambda _: (token(), time.time() + login.lifetime_seconds)}
 
 
 def confluent(bootstrap: str, login: Login, topic: str) -> bytes:
@@ -167,7 +168,7 @@ def kafka_python(bootstrap: str, login: Login, topic: str) -> bytes:
     else:
         settings["sasl_oauth_token_provider"] = _Token(login.token)
     try:
-        producer = kafka.KafkaProducer(**settings, bootstrap_timeout_ms=1_000)
+        producer = kafka.KafkaProducer(**settings, bootstrap_timeout_ms=500)
     except Exception as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
     producer.send(topic, b"from kafka-python").get(SECONDS_MAX)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BASIC = "password"
 BEARER = "bearer"
 SIGNATURE = "signature"
+TOKEN = "token"  # of another issuer; its user need not be in the metadata
 CERTIFICATE = "certificate"
 ACCESS_KEY_PREFIX = keys.ACCESS_PREFIX  # of the ids of access keys that a cluster has made
 _OF_USERS = frozenset((BASIC, *ScramMechanism))  # mechanisms whose users are in the metadata
@@ -120,11 +121,22 @@ class Authentication:
         return self.succeeded(session, name, BASIC)
 
     def bearer(self, session: Session, token: str) -> Promise[Session]:
-        """Check a bearer token: an API key."""
+        """Check a bearer token: an API key, or a token of the issuer in the settings."""
         return promised(self._bearer(session, token))
 
     async def _bearer(self, session: Session, token: str) -> Session:
-        return self.api_key(session, token)
+        tokens = self._identities.tokens
+        if not tokens.accepts(token):
+            return self.api_key(session, token)
+        name = tokens.subject_of(token)
+        self.check_wait(session, name, TOKEN)
+        try:
+            owner = await self._identities.check_token(token)
+        except AuthenticationFailed:
+            self.failed(session, name, TOKEN)
+        self._failures.succeeded(session.client_host, name)
+        self._observe(session, owner.user, TOKEN)
+        return self._session_of(session, owner.user, TOKEN, owner.expires_ms)
 
     def api_key(self, session: Session, text: str) -> Session:
         """Check an API key; raise unless it is valid."""

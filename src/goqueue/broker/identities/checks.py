@@ -74,7 +74,7 @@ class Remembered:
         self._clock = clock
         self._random = random
         self._key = b""  # made at the first use
-        self._entries: dict[bytes, tuple[int, Hashable]] = {}
+        self._entries: dict[bytes, tuple[int, Hashable, object]] = {}
 
     def digest(self, *parts: str) -> bytes:
         self._key = self._key or self._random.randbytes(32)
@@ -85,11 +85,15 @@ class Remembered:
         return digest.digest()
 
     def has(self, digest: bytes, basis: Hashable) -> bool:
-        until_ms, known = self._entries.get(digest, (0, None))
-        return until_ms > self._clock.now_ms() and known == basis
+        return self.get(digest, basis) is not None
 
-    def add(self, digest: bytes, basis: Hashable) -> None:
+    def get(self, digest: bytes, basis: Hashable) -> object:
+        """Return what is remembered of credentials; None if they are not known."""
+        until_ms, known, value = self._entries.get(digest, (0, None, None))
+        return value if until_ms > self._clock.now_ms() and known == basis else None
+
+    def add(self, digest: bytes, basis: Hashable, value: object = True) -> None:
         self._entries.pop(digest, None)
-        self._entries[digest] = (self._clock.now_ms() + REMEMBERED_MS, basis)
+        self._entries[digest] = (self._clock.now_ms() + REMEMBERED_MS, basis, value)
         while len(self._entries) > REMEMBERED_MAX:
             del self._entries[next(iter(self._entries))]

@@ -14,6 +14,7 @@ import msgspec
 from goqueue.broker.controller.metadata import FactLog, done
 from goqueue.broker.identities.checks import Checks, Remembered
 from goqueue.broker.identities.key_uses import KeyUses
+from goqueue.broker.identities.tokens import Tokens
 from goqueue.cluster.facts import Decision, Forget
 from goqueue.cluster.identity_commands import (
     DeleteKey,
@@ -29,6 +30,7 @@ from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.credentials import Key, KeyKind, ScramMechanism, ScramVerifier
 from goqueue.model.errors import (
+    AuthenticationFailed,
     InvalidCredential,
     StalePartitionVersion,
     UnknownUser,
@@ -36,6 +38,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.session import principal_of
 from goqueue.tenancy import keys, scram
+from goqueue.tenancy.tokens import TokenOwner
 
 USER_LENGTH_MAX = 255
 PASSWORD_LENGTH_MIN = 8
@@ -68,6 +71,7 @@ class Identities:
         self._settings = settings
         self._checks = Checks(clock)
         self._remembered = Remembered(clock, random)
+        self.tokens = Tokens(clock, self._checks, settings)
         self._own_secret = b""  # of this process, as long as the cluster has none
         name = settings.initial_admin[0]
         admin = (principal_of(name),) if name else ()
@@ -325,6 +329,14 @@ class Identities:
             return is_right
         finally:
             self._checks.leave()
+
+    async def check_token(self, token: str) -> TokenOwner:
+        """Return whom a token of another issuer is for; raise unless it is valid."""
+        owner = await self.tokens.check(token, self._remembered)
+        known = self.users.get(owner.user)
+        if known is not None and known.is_disabled:
+            raise AuthenticationFailed
+        return owner
 
     def _any_verifier(self, name: str) -> ScramVerifier | None:
         """Return the verifier that is the cheapest to compare a password with."""
