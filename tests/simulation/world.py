@@ -81,8 +81,8 @@ class World:
         self._node.die()
         self.disk.life += 1
 
-    def peer(self) -> KafkaPeer:
-        return KafkaPeer(self.front, lambda reached: self.run_until(reached))
+    def peer(self, *, client_id: str = "peer") -> KafkaPeer:
+        return KafkaPeer(self.front, lambda reached: self.run_until(reached), client_id=client_id)
 
     def run_for(self, ms: float) -> None:
         self.clock.run_for(ms)

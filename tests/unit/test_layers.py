@@ -49,6 +49,7 @@ _HTTP_BODIES = (
     "messages",
     "node",
     "queries",
+    "quotas",
     "registry",
     "schedules",
     "topics",

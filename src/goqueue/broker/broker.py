@@ -130,7 +130,7 @@ class Broker:
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
         self.identities = Identities(clock, self.topics.facts.log, random, settings.security)
-        self.quotas = Quotas(clock, self.topics.facts.log, observer=self._observer_of_calls)
+        self.quotas = Quotas(clock, self.topics.facts.log, observer=observer)
         self.reads = Reads(clock, self.topics, self.leaders, peers)
         self.auto_creation = AutoCreation(clock, self.topics, settings.topics)
         self._coordinate_groups()
@@ -182,9 +182,6 @@ class Broker:
             node_id=self.node_id,
             cluster_id=lambda: self.cluster_id,
         )
-
-    def _observer_of_calls(self) -> Observer | None:
-        return self.topics.observer
 
     def _limit(self) -> None:
         """Create quotas, and the checks of what they count."""

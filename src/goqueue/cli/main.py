@@ -26,6 +26,7 @@ COMMANDS = (
     "audit",
     "user",
     "key",
+    "quota",
     "cluster",
     "pipeline",
     "config",

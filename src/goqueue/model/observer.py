@@ -155,7 +155,8 @@ MESSAGE_EVENTS = (
     "released",
     "cancelled",
 )
-CALL_EVENTS = ("called", "queried", "opened", "created", "denied", "authenticated", "throttled")
+CALL_EVENTS = ("called", "queried", "opened", "created", "denied", "authenticated")
+QUOTA_EVENTS = ("throttled",)
 NODE_EVENTS = ("started", "stopping")
 
 
@@ -164,7 +165,7 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self.observes_traffic = any(one.observes_traffic for one in observers)
-        for event in (*MESSAGE_EVENTS, *CALL_EVENTS, *NODE_EVENTS):
+        for event in (*MESSAGE_EVENTS, *CALL_EVENTS, *QUOTA_EVENTS, *NODE_EVENTS):
             interested = [one for one in observers if overrides(one, (event,))]
             if interested:
                 setattr(self, event, _each([getattr(one, event) for one in interested]))

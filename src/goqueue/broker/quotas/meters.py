@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from goqueue.loop.clock import Clock
@@ -59,7 +59,7 @@ class Environment(NamedTuple):
     """What all meters of a node share."""
 
     clock: Clock
-    observer: Callable[[], Observer | None]
+    observer: Observer | None  # of waits
 
 
 class Meter:
@@ -205,9 +205,8 @@ class Meter:
                 raise QuotaExceeded(one.key.limit, max(1, int(one.limit)), wait_ms)
 
     def _report(self, limit: RateLimit, wait_ms: int) -> None:
-        observer = self._observer()
-        if observer is not None:
-            observer.throttled(self._session, limit.key.limit, wait_ms)
+        if self._observer is not None:
+            self._observer.throttled(self._session, limit.key.limit, wait_ms)
 
 
 def rate_of(limit: str, value: float) -> float:

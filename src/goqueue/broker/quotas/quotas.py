@@ -20,7 +20,7 @@ from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import InFlightQuotaReached, QuotaReached
-from goqueue.model.observer import Observer
+from goqueue.model.observer import QUOTA_EVENTS, Observer, interested
 from goqueue.model.quotas import (
     CONNECTIONS,
     GROUPS,
@@ -61,9 +61,7 @@ class Usage(NamedTuple):
 class Quotas:
     """Limits by client, and admission of what they limit."""
 
-    def __init__(
-        self, clock: Clock, log: FactLog, *, observer: Callable[[], Observer | None]
-    ) -> None:
+    def __init__(self, clock: Clock, log: FactLog, *, observer: Observer | None = None) -> None:
         self.table = QuotaTable()
         self.is_active = False
         self.rates: dict[BucketKey, RateLimit] = {}
@@ -74,7 +72,7 @@ class Quotas:
         self.on_tick: Callable[[], None] | None = None
         self._clock = clock
         self._log = log
-        self._environment = Environment(clock, observer)
+        self._environment = Environment(clock, interested(observer, QUOTA_EVENTS))
         self._meters: dict[_Identity, Meter] = {}
         self._on_change: list[Callable[[], None]] = []
         self._timer: Handle | None = None
@@ -236,7 +234,10 @@ class Quotas:
     def check_groups(self, name: str) -> None:
         """Raise if the tenant of a new group has as many as it may."""
         count = self.tenant_count(tenant_of(name), GROUPS)
-        if count is not None and not count.room:
+        if count is None:
+            return
+        self.measure(count)
+        if not count.room:
             raise QuotaReached(GROUPS, int(count.limit))
 
     def check_scheduled(self, topic: str, more: int) -> None:

@@ -51,6 +51,7 @@ from goqueue.wire.http.bodies.cluster import (
     Voters,
 )
 from goqueue.wire.http.bodies.groups import PartitionLag as GroupPartitionLag
+from goqueue.wire.http.bodies.quotas import Quota, QuotaUse
 from goqueue.wire.http.bodies.users import Key, NewKey, User, Whoami
 
 __all__ = [
@@ -93,6 +94,8 @@ __all__ = [
     "Published",
     "QueueGroup",
     "QueueStats",
+    "Quota",
+    "QuotaUse",
     "Rebalance",
     "ReceivedMessage",
     "Redrive",

@@ -16,6 +16,7 @@ from goqueue.client.http.requests.dead_letters import (
 from goqueue.client.http.requests.groups import GroupRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
+from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
@@ -240,6 +241,24 @@ class AsyncAudit(AsyncShell[AuditRequests]):
     """The audit log."""
 
     read = async_call(AuditRequests.read)
+
+
+class Quotas(Shell[QuotaRequests]):
+    """Limits of users, client ids, addresses and tenants."""
+
+    list_all = call(QuotaRequests.list_all)
+    set = call(QuotaRequests.set)
+    delete = call(QuotaRequests.delete)
+    usage = call(QuotaRequests.usage)
+
+
+class AsyncQuotas(AsyncShell[QuotaRequests]):
+    """Limits of users, client ids, addresses and tenants."""
+
+    list_all = async_call(QuotaRequests.list_all)
+    set = async_call(QuotaRequests.set)
+    delete = async_call(QuotaRequests.delete)
+    usage = async_call(QuotaRequests.usage)
 
 
 class Users(Shell[UserRequests]):

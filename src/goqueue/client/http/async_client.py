@@ -24,6 +24,7 @@ from goqueue.client.http.areas import (
     AsyncKeys,
     AsyncNode,
     AsyncQueue,
+    AsyncQuotas,
     AsyncSchedules,
     AsyncTopics,
     AsyncUsers,
@@ -47,6 +48,7 @@ from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
+from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.topics import TopicRequests
@@ -106,6 +108,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self.audit = AsyncAudit(AuditRequests(), self._transport)
         self.users = AsyncUsers(UserRequests(), self._transport)
         self.keys = AsyncKeys(KeyRequests(), self._transport)
+        self.quotas = AsyncQuotas(QuotaRequests(), self._transport)
         self.node = AsyncNode(NodeRequests(), self._transport)
         self.cluster = AsyncCluster(ClusterRequests(), self._transport)
 

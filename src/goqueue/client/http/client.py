@@ -25,6 +25,7 @@ from goqueue.client.http.areas import (
     Keys,
     Node,
     Queue,
+    Quotas,
     Schedules,
     Topics,
     Users,
@@ -48,6 +49,7 @@ from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
+from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.topics import TopicRequests
@@ -102,6 +104,7 @@ class Client(Shell[MessageRequests]):
         self.audit = Audit(AuditRequests(), self._transport)
         self.users = Users(UserRequests(), self._transport)
         self.keys = Keys(KeyRequests(), self._transport)
+        self.quotas = Quotas(QuotaRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)
         self.cluster = Cluster(ClusterRequests(), self._transport)
 

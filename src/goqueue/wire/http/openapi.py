@@ -56,6 +56,7 @@ _AREAS = {
     "transactions": "Messages, offsets and acknowledgements that take effect atomically.",
     "queries": "Streaming queries: prepared transactions, committed as epochs exactly once.",
     "users": "Users, their passwords and their keys.",
+    "quotas": "How much users, client ids, addresses and tenants may use.",
     "audit": "The audit log: who did what to what, from where, allowed or denied.",
     "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",

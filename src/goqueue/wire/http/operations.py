@@ -10,6 +10,7 @@ from goqueue.wire.http.message_operations import MESSAGES
 from goqueue.wire.http.node_operations import NODE
 from goqueue.wire.http.query_operations import QUERIES
 from goqueue.wire.http.queue_operations import QUEUE_GROUPS
+from goqueue.wire.http.quota_operations import QUOTAS
 from goqueue.wire.http.schedule_operations import SCHEDULES
 from goqueue.wire.http.topic_operations import TOPICS
 from goqueue.wire.http.transaction_operations import TRANSACTIONS
@@ -27,6 +28,7 @@ OPERATIONS = (
     *QUERIES,
     *USERS,
     *AUDIT,
+    *QUOTAS,
     *CLUSTER,
     *NODE,
 )

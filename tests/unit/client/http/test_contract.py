@@ -28,6 +28,7 @@ from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
+from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
@@ -51,6 +52,7 @@ TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
 QUERIES = QueryRequests()
 CLUSTER = ClusterRequests()
 USERS, KEYS = UserRequests(), KeyRequests()
+QUOTAS = QuotaRequests()
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
@@ -65,6 +67,10 @@ REQUESTS: dict[str, Request[Any]] = {
         limit=5,
         wait=1,
     ),
+    "listQuotas": QUOTAS.list_all({"user": "alice", "client-id": None}, strict=True),
+    "changeQuota": QUOTAS.set({"user": "alice"}, {"request_rate": 0.5, "topics": None}),
+    "deleteQuota": QUOTAS.delete({"user": None}),
+    "showQuotaUsage": QUOTAS.usage(),
     "whoami": USERS.whoami(),
     "listUsers": USERS.list_page(prefix="a", limit=5, cursor="b"),
     "createUser": USERS.create("alice", "correct horse", tenant="acme"),

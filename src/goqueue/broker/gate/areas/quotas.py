@@ -108,6 +108,14 @@ class QuotasArea(Area):
             return checked
         return self._broker.quotas.change(entity, dict(limits))
 
+    @operation(Action.ALTER_CONFIGS, cluster)
+    async def remove(self, session: Session, *, names: Mapping[Text, Text]) -> None:
+        """Remove all limits of the entity that has these names."""
+        entity = checked_entity(names)
+        limits = next((one.limits for one in self._broker.quotas.all() if one.entity == entity), {})
+        if limits:
+            await self._broker.quotas.change(entity, dict.fromkeys(limits))
+
     @operation(Action.DESCRIBE_CONFIGS, cluster, merge=_sum, is_reading=True)
     async def usage(self, session: Session) -> Sequence[QuotaUsage]:
         """Return how much clients use of the limits that they have."""

@@ -103,6 +103,8 @@ class RecordsArea(Area):
     @operation(Action.WRITE, topic())
     async def prepare(self, session: Session, *, topic: TopicName) -> None:
         """Raise unless records can be published to a topic; create it at its first use."""
+        if self._broker.quotas.is_active:
+            self._broker.quotas.check_produce(session, ())
         found = self._broker.topics.find(topic)
         if found is None:
             found = await self._create_topic(session, topic)
