@@ -43,6 +43,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 # Of the HTTP front end the client shares what crosses the wire: fields, problem details, and those
 # bodies that are made of nothing else. Bodies that show structs of the core are the server's alone.
 _HTTP_BODIES = (
+    "acls",
     "audit",
     "cluster",
     "groups",

@@ -27,6 +27,8 @@ COMMANDS = (
     "user",
     "key",
     "quota",
+    "acl",
+    "role",
     "cluster",
     "pipeline",
     "config",

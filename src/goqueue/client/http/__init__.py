@@ -38,6 +38,10 @@ from goqueue.client.http.requests.schedules import Schedule
 from goqueue.client.http.requests.schemas import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.transactions import AsyncTransaction, Transaction
+from goqueue.wire.http.bodies.acls import Acl, AclAction, NewAcl, Role, TestedAccess
+from goqueue.wire.http.bodies.acls import Kind as AclKind
+from goqueue.wire.http.bodies.acls import Permission as AclPermission
+from goqueue.wire.http.bodies.acls import SelectAcls as AclSelection
 from goqueue.wire.http.bodies.cluster import (
     Change,
     Cluster,
@@ -55,6 +59,11 @@ from goqueue.wire.http.bodies.quotas import Quota, QuotaUse
 from goqueue.wire.http.bodies.users import Key, NewKey, User, Whoami
 
 __all__ = [
+    "Acl",
+    "AclAction",
+    "AclKind",
+    "AclPermission",
+    "AclSelection",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncMessageReader",
@@ -81,6 +90,7 @@ __all__ = [
     "MessageReader",
     "MoveResult",
     "MovingPartition",
+    "NewAcl",
     "NewKey",
     "Node",
     "Outgoing",
@@ -102,6 +112,7 @@ __all__ = [
     "Reject",
     "Retry",
     "RetrySettings",
+    "Role",
     "Schedule",
     "SchemaConfig",
     "SchemaReference",
@@ -109,6 +120,7 @@ __all__ = [
     "StreamConsumer",
     "StreamGroup",
     "Tally",
+    "TestedAccess",
     "Transaction",
     "Unreachable",
     "User",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from goqueue.client.http.moments import Moment
+from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import (
@@ -21,10 +22,12 @@ from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
+from goqueue.wire.http.bodies.acls import Acl, Role, SelectAcls
 from goqueue.wire.http.bodies.schedules import ScheduleEntry
 from goqueue.wire.http.bodies.users import User
 
 _PAGE = 1000
+_EVERY = SelectAcls()
 
 
 class Topics(Shell[TopicRequests]):
@@ -386,3 +389,85 @@ class AsyncCluster(AsyncShell[ClusterRequests]):
     reassignments = async_call(ClusterRequests.reassignments)
     throttle_reassignments = async_call(ClusterRequests.throttle_reassignments)
     cancel_reassignments = async_call(ClusterRequests.cancel_reassignments)
+
+
+class Acls(Shell[AclRequests]):
+    """Rules of access control."""
+
+    list_page = call(AclRequests.list_page)
+    create = call(AclRequests.create)
+    delete = call(AclRequests.delete)
+    test = call(AclRequests.test)
+
+    def list_all(self, selection: SelectAcls = _EVERY) -> Iterator[Acl]:
+        """Yield the selected rules by resource, fetched page by page."""
+        cursor = ""
+        while True:
+            page = self.list_page(selection, limit=_PAGE, cursor=cursor)
+            yield from page.acls
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class AsyncAcls(AsyncShell[AclRequests]):
+    """Rules of access control."""
+
+    list_page = async_call(AclRequests.list_page)
+    create = async_call(AclRequests.create)
+    delete = async_call(AclRequests.delete)
+    test = async_call(AclRequests.test)
+
+    async def list_all(self, selection: SelectAcls = _EVERY) -> AsyncIterator[Acl]:
+        """Yield the selected rules by resource, fetched page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_page(selection, limit=_PAGE, cursor=cursor)
+            for one in page.acls:
+                yield one
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class Roles(Shell[RoleRequests]):
+    """Roles, which users have."""
+
+    list_page = call(RoleRequests.list_page)
+    get = call(RoleRequests.get)
+    create = call(RoleRequests.create)
+    grant = call(RoleRequests.grant)
+    revoke = call(RoleRequests.revoke)
+    delete = call(RoleRequests.delete)
+
+    def list_all(self) -> Iterator[Role]:
+        """Yield all roles by name, fetched page by page."""
+        cursor = ""
+        while True:
+            page = self.list_page(limit=_PAGE, cursor=cursor)
+            yield from page.roles
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class AsyncRoles(AsyncShell[RoleRequests]):
+    """Roles, which users have."""
+
+    list_page = async_call(RoleRequests.list_page)
+    get = async_call(RoleRequests.get)
+    create = async_call(RoleRequests.create)
+    grant = async_call(RoleRequests.grant)
+    revoke = async_call(RoleRequests.revoke)
+    delete = async_call(RoleRequests.delete)
+
+    async def list_all(self) -> AsyncIterator[Role]:
+        """Yield all roles by name, fetched page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_page(limit=_PAGE, cursor=cursor)
+            for one in page.roles:
+                yield one
+            cursor = page.cursor
+            if not cursor:
+                return

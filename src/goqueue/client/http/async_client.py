@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from goqueue.client.http.areas import (
+    AsyncAcls,
     AsyncAudit,
     AsyncCluster,
     AsyncDeadLetters,
@@ -25,6 +26,7 @@ from goqueue.client.http.areas import (
     AsyncNode,
     AsyncQueue,
     AsyncQuotas,
+    AsyncRoles,
     AsyncSchedules,
     AsyncTopics,
     AsyncUsers,
@@ -39,6 +41,7 @@ from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import AsyncProducer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, AsyncMessageReader, OnDamage, Progress
+from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
@@ -106,6 +109,8 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self.schedules = AsyncSchedules(ScheduleRequests(), self._transport)
         self.schemas = AsyncSchemas(SchemaRequests(), self._transport)
         self.audit = AsyncAudit(AuditRequests(), self._transport)
+        self.acls = AsyncAcls(AclRequests(), self._transport)
+        self.roles = AsyncRoles(RoleRequests(), self._transport)
         self.users = AsyncUsers(UserRequests(), self._transport)
         self.keys = AsyncKeys(KeyRequests(), self._transport)
         self.quotas = AsyncQuotas(QuotaRequests(), self._transport)

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from goqueue.client.http.areas import (
+    Acls,
     Audit,
     Cluster,
     DeadLetters,
@@ -26,6 +27,7 @@ from goqueue.client.http.areas import (
     Node,
     Queue,
     Quotas,
+    Roles,
     Schedules,
     Topics,
     Users,
@@ -40,6 +42,7 @@ from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import Producer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
+from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests
@@ -102,6 +105,8 @@ class Client(Shell[MessageRequests]):
         self.schedules = Schedules(ScheduleRequests(), self._transport)
         self.schemas = Schemas(SchemaRequests(), self._transport)
         self.audit = Audit(AuditRequests(), self._transport)
+        self.acls = Acls(AclRequests(), self._transport)
+        self.roles = Roles(RoleRequests(), self._transport)
         self.users = Users(UserRequests(), self._transport)
         self.keys = Keys(KeyRequests(), self._transport)
         self.quotas = Quotas(QuotaRequests(), self._transport)

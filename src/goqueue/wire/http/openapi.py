@@ -12,6 +12,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.problems import STATUSES, HttpError, Problem
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http import fields
+from goqueue.wire.http.bodies.acls import RoleName
 from goqueue.wire.http.bodies.users import UserName
 
 API_VERSION = "v1"
@@ -29,6 +30,7 @@ PATH_KINDS: dict[str, Any] = {
     "epoch": fields.Epoch,
     "node": fields.NodeId,
     "user": UserName,
+    "role": RoleName,
     "key_id": fields.KeyId,
 }
 _EXAMPLES: dict[str, object] = {
@@ -43,6 +45,7 @@ _EXAMPLES: dict[str, object] = {
     "query": "totals",
     "epoch": 0,
     "user": "alice",
+    "role": "operators",
     "key_id": "abcdefghijklmnop",
 }
 _AREAS = {
@@ -57,6 +60,7 @@ _AREAS = {
     "queries": "Streaming queries: prepared transactions, committed as epochs exactly once.",
     "users": "Users, their passwords and their keys.",
     "quotas": "How much users, client ids, addresses and tenants may use.",
+    "acls": "Access control lists and roles: who may do what.",
     "audit": "The audit log: who did what to what, from where, allowed or denied.",
     "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",

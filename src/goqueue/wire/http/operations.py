@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from goqueue.wire.http.acl_operations import ACLS
 from goqueue.wire.http.audit_operations import AUDIT
 from goqueue.wire.http.cluster_operations import CLUSTER
 from goqueue.wire.http.deadletter_operations import DEAD_LETTERS
@@ -27,6 +28,7 @@ OPERATIONS = (
     *TRANSACTIONS,
     *QUERIES,
     *USERS,
+    *ACLS,
     *AUDIT,
     *QUOTAS,
     *CLUSTER,

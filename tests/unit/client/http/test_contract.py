@@ -15,10 +15,12 @@ import msgspec
 import pytest
 
 from goqueue.client.errors import BrokerRefused
+from goqueue.client.http import AclSelection, NewAcl
 from goqueue.client.http import group_results as queue_answers
 from goqueue.client.http.messages import Outgoing, encoded, encoded_to
 from goqueue.client.http.request import Request
 from goqueue.client.http.requests import dead_letters
+from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests, LetterFilter
@@ -53,6 +55,8 @@ QUERIES = QueryRequests()
 CLUSTER = ClusterRequests()
 USERS, KEYS = UserRequests(), KeyRequests()
 QUOTAS = QuotaRequests()
+ACLS, ROLES = AclRequests(), RoleRequests()
+READERS = NewAcl(kind="TOPIC", name="orders", principal="Role:readers", action="READ")
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
@@ -71,6 +75,18 @@ REQUESTS: dict[str, Request[Any]] = {
     "changeQuota": QUOTAS.set({"user": "alice"}, {"request_rate": 0.5, "topics": None}),
     "deleteQuota": QUOTAS.delete({"user": None}),
     "showQuotaUsage": QUOTAS.usage(),
+    "listAcls": ACLS.list_page(
+        AclSelection(kind="TOPIC", name="orders", pattern="MATCH"), limit=5, cursor="b"
+    ),
+    "createAcls": ACLS.create([READERS]),
+    "deleteAcls": ACLS.delete(AclSelection(principal="User:alice"), dry_run=True),
+    "testAccess": ACLS.test("User:alice", "READ", "TOPIC", "orders", host="10.0.0.1"),
+    "listRoles": ROLES.list_page(limit=5, cursor="b"),
+    "createRole": ROLES.create("readers", ["User:alice"]),
+    "showRole": ROLES.get("readers"),
+    "deleteRole": ROLES.delete("readers"),
+    "grantRole": ROLES.grant("readers", ["User:alice"]),
+    "revokeRole": ROLES.revoke("readers", ["User:alice"]),
     "whoami": USERS.whoami(),
     "listUsers": USERS.list_page(prefix="a", limit=5, cursor="b"),
     "createUser": USERS.create("alice", "correct horse", tenant="acme"),

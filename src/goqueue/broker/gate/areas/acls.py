@@ -72,8 +72,13 @@ class AclsArea(Area):
     # Rules
 
     @operation(Action.ALTER, own_cluster)
-    async def create(self, session: Session, *, rules: Sequence[Acl]) -> Outcomes:
-        """Create rules; those that exist are kept. Return an error for each invalid one."""
+    async def create(
+        self, session: Session, *, rules: Sequence[Acl], is_whole: bool = False
+    ) -> Outcomes:
+        """Create rules; those that exist are kept. Return an error for each invalid one.
+
+        If the rules are one whole, none is created if one is invalid, and its error is raised.
+        """
         outcomes: Outcomes = []
         valid: list[Acl] = []
         for rule in rules:
@@ -81,6 +86,8 @@ class AclsArea(Area):
                 valid.append(checked(rule))
                 outcomes.append(None)
             except GoQueueError as error:
+                if is_whole:
+                    raise
                 outcomes.append(error)
         await self._broker.access.add(valid)
         return outcomes
