@@ -65,6 +65,11 @@ _AREAS = {
     "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",
 }
+_SECURITY_SCHEMES = {
+    "password": {"type": "http", "scheme": "basic", "description": "A user and its password."},
+    "token": {"type": "http", "scheme": "bearer", "description": "An API key or a token."},
+    "api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
 _DESCRIPTION = """\
 All operations of GoQueue as JSON over HTTP.
 
@@ -94,7 +99,12 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "tags": [{"name": name, "description": text} for name, text in _AREAS.items()],
         "paths": paths,
-        "components": {"schemas": {name: components[name] for name in sorted(components)}},
+        # The first, empty one: listeners without `sasl_` need no credentials.
+        "security": [{}, *({name: []} for name in _SECURITY_SCHEMES)],
+        "components": {
+            "schemas": {name: components[name] for name in sorted(components)},
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
     }
 
 

@@ -42,6 +42,7 @@ _USERS = (
         status=201,
         errors=(
             errors.UserExists,
+            errors.UnknownTenant,
             errors.InvalidCredential,
             errors.InvalidRequest,
             *_DECIDED,
