@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
+from typing import Any
+
 import pytest
 
-from goqueue.model.credentials import Key, KeyKind
-from goqueue.tenancy import keys
+from goqueue.model.credentials import Key, KeyKind, ScramMechanism
+from goqueue.tenancy import keys, scram
 
 RANDOM = bytes(range(42))
 
@@ -34,3 +37,24 @@ def test_secrets_of_access_keys_depend_on_the_cluster_and_the_key() -> None:
     assert keys.access_secret(b"a", key_id) == keys.access_secret(b"a", key_id)
     assert keys.access_secret(b"a", key_id) != keys.access_secret(b"b", key_id)
     assert len(keys.access_secret(b"a", key_id)) == 40
+
+
+def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison that stops at the first difference would tell how much of a guess is right."""
+    compared: list[int] = []
+    real = hmac.compare_digest
+
+    def compare(one: Any, other: Any) -> bool:
+        compared.append(len(one))
+        return real(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    _, whole, digest = keys.new_api_key(RANDOM)
+    given = keys.read_api_key(whole)
+    assert given is not None
+    key = Key(id=given.id, kind=KeyKind.API, user="alice", digest=digest, created_ms=0)
+    assert keys.is_secret(key, given.secret)
+    assert not keys.is_secret(key, "wrong")
+    verifier = scram.make_verifier(ScramMechanism.SHA_256, "pencil", b"salt")
+    assert scram.is_password(verifier, "pencil")
+    assert compared == [32, 32, 32]

@@ -32,6 +32,7 @@ SIGNATURE = "signature"
 TOKEN = "token"  # of another issuer; its user need not be in the metadata
 CERTIFICATE = "certificate"
 ACCESS_KEY_PREFIX = keys.ACCESS_PREFIX  # of the ids of access keys that a cluster has made
+EXPIRY_CHECK_MS = 3_600_000  # at least so often, because the wall time may be set
 _OF_USERS = frozenset((BASIC, *ScramMechanism))  # mechanisms whose users are in the metadata
 
 
@@ -301,6 +302,18 @@ class Authentication:
             if not self.is_valid(watch.session):
                 self.unwatch(watch)
                 watch.ended()
+        for key_id in key_ids:
+            self._await_expiry(key_id)
+
+    def _await_expiry(self, key_id: str) -> None:
+        """End the sessions of a key when it expires, because a rotation has given it an expiry."""
+        fact = self._identities.keys.get(key_id)
+        if fact is None or not fact.value.expires_ms or key_id not in self._watched:
+            return
+        left_ms = max(1, fact.value.expires_ms - self._clock.wall_ms())
+        self._clock.call_later(
+            min(left_ms, EXPIRY_CHECK_MS), lambda: self._changed(set(), {key_id})
+        )
 
 
 def _watched_names(session: Session) -> tuple[str, ...]:
