@@ -53,6 +53,7 @@ _HTTP_BODIES = (
     "quotas",
     "registry",
     "schedules",
+    "tenants",
     "topics",
     "transactions",
     "users",

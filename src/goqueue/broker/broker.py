@@ -19,8 +19,10 @@ from goqueue.broker.gate import Gate
 from goqueue.broker.gate.authentication import Authentication
 from goqueue.broker.gate.namespaces import Namespaces
 from goqueue.broker.gate.operation import Authoriser
+from goqueue.broker.gate.tenant_purges import TenantPurges
 from goqueue.broker.identities.access import Access
 from goqueue.broker.identities.identities import Identities
+from goqueue.broker.identities.tenants import Tenants
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -129,6 +131,7 @@ class Broker:
         self._find_leaders()
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
+        self.tenants = Tenants(clock, self.topics.facts.log)
         self.identities = Identities(clock, self.topics.facts.log, random, settings.security)
         self.quotas = Quotas(clock, self.topics.facts.log, observer=observer)
         self.reads = Reads(clock, self.topics, self.leaders, peers)
@@ -168,6 +171,8 @@ class Broker:
         authentication = Authentication(self)
         self.gate = Gate(self, authoriser, authentication)
         self.local_gate = Gate(self, authoriser, authentication, routes=False)
+        self._tenant_purges = TenantPurges(self, self.gate)
+        namespaces.on_change(self._tenant_purges.resume)
 
     def _auditor(self) -> Auditor | None:
         """Create the audit log, if there is one."""
@@ -462,6 +467,7 @@ class Broker:
             self._join(self.cluster)
         self.upkeep.start()
         self.compactor.start()
+        self._tenant_purges.resume()
         if self.observer is not None:
             self.observer.started(self.node_id)
 
@@ -524,6 +530,7 @@ class Broker:
         self.queues.stop()
         self.redrives.stop()
         self.named_queue_moves.stop()
+        self._tenant_purges.stop()
 
         def flushed() -> None:
             _log.debug(

@@ -29,6 +29,7 @@ COMMANDS = (
     "quota",
     "acl",
     "role",
+    "tenant",
     "cluster",
     "pipeline",
     "config",

@@ -20,7 +20,7 @@ from goqueue.model.errors import (
     UnknownTenant,
 )
 from goqueue.model.names import INTERNAL_TOPICS, TOPIC_NAME_LENGTH_MAX, check_topic_name
-from goqueue.model.tenants import TenantState, plain_name, prefix_of_tenant, tenant_of
+from goqueue.model.tenants import TenantState, plain_name, prefix_of_tenant, scope_of, tenant_of
 
 TENANTS_MAX = 10_000
 ACCOUNT_DIGITS = 12
@@ -65,8 +65,15 @@ class DeleteTenant(msgspec.Struct, frozen=True, tag="delete_tenant"):
         if reason:
             raise TenantInUse(self.name, reason)
         prefix = prefix_of_tenant(self.name)
-        gone = [one for one in metadata.acls.values() if prefix in one.value.name]
-        return (Forget(known.key), *(Forget(one.key) for one in gone)), None
+        rules = [
+            one.key
+            for one in metadata.acls.values()
+            if scope_of(one.value.name) in (prefix, f":.{prefix}")
+        ]
+        roles = [one.key for one in metadata.roles.values() if one.name.startswith(prefix)]
+        entity = ("tenant", self.name)
+        quotas = [one.key for one in metadata.quotas.values() if entity in one.entity]
+        return tuple(Forget(key) for key in (known.key, *rules, *roles, *quotas)), None
 
 
 TenantCommand = PutTenant | DeleteTenant

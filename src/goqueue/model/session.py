@@ -58,6 +58,9 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
 
 
 NOBODY = Session("")  # for what a node does itself
+# For operations that a node calls itself; no client can authenticate as this principal.
+NODE_PRINCIPAL = "Node:internal"
+INTERNAL = Session("", principal=NODE_PRINCIPAL)
 
 
 def principal_of(user: str) -> str:

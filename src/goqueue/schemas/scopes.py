@@ -194,6 +194,13 @@ class Scopes:
             return [name for name in self._modes if name and not name.startswith(":.")]
         return [name for name in self._modes if name.startswith(prefix) and name != prefix]
 
+    def names_within(self, prefix: str) -> tuple[list[str], list[str]]:
+        """The subjects and contexts with this prefix that have settings, and those with a mode."""
+        return (
+            [name for name in self._configs if name.startswith(prefix)],
+            [name for name in self._modes if name.startswith(prefix)],
+        )
+
     def check_room(self) -> None:
         if len(self._configs) + len(self._modes) >= SETTINGS_MAX:
             raise SchemaRefused(

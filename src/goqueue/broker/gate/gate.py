@@ -25,6 +25,7 @@ from goqueue.broker.gate.areas.reassignments import ReassignmentsArea
 from goqueue.broker.gate.areas.records import RecordsArea
 from goqueue.broker.gate.areas.schedules import SchedulesArea
 from goqueue.broker.gate.areas.schemas import SchemasArea
+from goqueue.broker.gate.areas.tenants import TenantsArea
 from goqueue.broker.gate.areas.topics import TopicsArea
 from goqueue.broker.gate.areas.transactions import TransactionsArea
 from goqueue.broker.gate.areas.users import UsersArea
@@ -90,6 +91,7 @@ class Gate:
         self.queues = QueuesArea(dispatcher)
         self.schedules = SchedulesArea(dispatcher)
         self.schemas = SchemasArea(dispatcher)
+        self.tenants = TenantsArea(dispatcher)
         self.topics = TopicsArea(dispatcher)
         self.transactions = TransactionsArea(dispatcher)
         self.users = UsersArea(dispatcher)

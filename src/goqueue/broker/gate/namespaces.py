@@ -16,7 +16,7 @@ from goqueue.cluster.facts import ClusterFact, Decision, Forget
 from goqueue.cluster.identity_facts import TENANT_PREFIX, TenantFact
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import TenantSuspended
-from goqueue.model.session import Session
+from goqueue.model.session import NODE_PRINCIPAL, Session
 from goqueue.model.tenants import TenantState, prefix_of_tenant
 from goqueue.tenancy.namespaces import Namespace
 
@@ -73,7 +73,9 @@ class Namespaces:
         """Whether a session may act on the whole cluster, as far as tenants are concerned."""
         if session.tenant:
             return False
-        return session.principal in self._super_users or not self.has_policy()
+        principal = session.principal
+        is_super = principal in self._super_users or principal == NODE_PRINCIPAL
+        return is_super or not self.has_policy()
 
     def state(self, tenant: str) -> TenantState:
         """Return the state of a tenant; users of one that is gone may do nothing."""

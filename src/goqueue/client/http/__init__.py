@@ -56,6 +56,8 @@ from goqueue.wire.http.bodies.cluster import (
 )
 from goqueue.wire.http.bodies.groups import PartitionLag as GroupPartitionLag
 from goqueue.wire.http.bodies.quotas import Quota, QuotaUse
+from goqueue.wire.http.bodies.tenants import Tenant
+from goqueue.wire.http.bodies.tenants import Usage as TenantUsage
 from goqueue.wire.http.bodies.users import Key, NewKey, User, Whoami
 
 __all__ = [
@@ -120,6 +122,8 @@ __all__ = [
     "StreamConsumer",
     "StreamGroup",
     "Tally",
+    "Tenant",
+    "TenantUsage",
     "TestedAccess",
     "Transaction",
     "Unreachable",

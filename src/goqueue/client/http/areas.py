@@ -19,11 +19,13 @@ from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.tenants import TenantRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
 from goqueue.wire.http.bodies.acls import Acl, Role, SelectAcls
 from goqueue.wire.http.bodies.schedules import ScheduleEntry
+from goqueue.wire.http.bodies.tenants import Tenant
 from goqueue.wire.http.bodies.users import User
 
 _PAGE = 1000
@@ -305,6 +307,51 @@ class AsyncUsers(AsyncShell[UserRequests]):
         while True:
             page = await self.list_page(prefix=prefix, limit=_PAGE, cursor=cursor)
             for one in page.users:
+                yield one
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class Tenants(Shell[TenantRequests]):
+    """Tenants."""
+
+    list_page = call(TenantRequests.list_page)
+    get = call(TenantRequests.get)
+    create = call(TenantRequests.create)
+    set_state = call(TenantRequests.set_state)
+    delete = call(TenantRequests.delete)
+    usage = call(TenantRequests.usage)
+    own_usage = call(TenantRequests.own_usage)
+
+    def list_all(self) -> Iterator[Tenant]:
+        """Yield all tenants by name, fetched page by page."""
+        cursor = ""
+        while True:
+            page = self.list_page(limit=_PAGE, cursor=cursor)
+            yield from page.tenants
+            cursor = page.cursor
+            if not cursor:
+                return
+
+
+class AsyncTenants(AsyncShell[TenantRequests]):
+    """Tenants."""
+
+    list_page = async_call(TenantRequests.list_page)
+    get = async_call(TenantRequests.get)
+    create = async_call(TenantRequests.create)
+    set_state = async_call(TenantRequests.set_state)
+    delete = async_call(TenantRequests.delete)
+    usage = async_call(TenantRequests.usage)
+    own_usage = async_call(TenantRequests.own_usage)
+
+    async def list_all(self) -> AsyncIterator[Tenant]:
+        """Yield all tenants by name, fetched page by page."""
+        cursor = ""
+        while True:
+            page = await self.list_page(limit=_PAGE, cursor=cursor)
+            for one in page.tenants:
                 yield one
             cursor = page.cursor
             if not cursor:

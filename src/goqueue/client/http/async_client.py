@@ -28,6 +28,7 @@ from goqueue.client.http.areas import (
     AsyncQuotas,
     AsyncRoles,
     AsyncSchedules,
+    AsyncTenants,
     AsyncTopics,
     AsyncUsers,
 )
@@ -54,6 +55,7 @@ from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
+from goqueue.client.http.requests.tenants import TenantRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
@@ -111,6 +113,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
         self.audit = AsyncAudit(AuditRequests(), self._transport)
         self.acls = AsyncAcls(AclRequests(), self._transport)
         self.roles = AsyncRoles(RoleRequests(), self._transport)
+        self.tenants = AsyncTenants(TenantRequests(), self._transport)
         self.users = AsyncUsers(UserRequests(), self._transport)
         self.keys = AsyncKeys(KeyRequests(), self._transport)
         self.quotas = AsyncQuotas(QuotaRequests(), self._transport)

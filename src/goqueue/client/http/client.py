@@ -29,6 +29,7 @@ from goqueue.client.http.areas import (
     Quotas,
     Roles,
     Schedules,
+    Tenants,
     Topics,
     Users,
 )
@@ -55,6 +56,7 @@ from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
+from goqueue.client.http.requests.tenants import TenantRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
@@ -107,6 +109,7 @@ class Client(Shell[MessageRequests]):
         self.audit = Audit(AuditRequests(), self._transport)
         self.acls = Acls(AclRequests(), self._transport)
         self.roles = Roles(RoleRequests(), self._transport)
+        self.tenants = Tenants(TenantRequests(), self._transport)
         self.users = Users(UserRequests(), self._transport)
         self.keys = Keys(KeyRequests(), self._transport)
         self.quotas = Quotas(QuotaRequests(), self._transport)

@@ -13,6 +13,7 @@ from goqueue.wire.carrier.problems import STATUSES, HttpError, Problem
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http import fields
 from goqueue.wire.http.bodies.acls import RoleName
+from goqueue.wire.http.bodies.tenants import TenantName
 from goqueue.wire.http.bodies.users import UserName
 
 API_VERSION = "v1"
@@ -31,6 +32,7 @@ PATH_KINDS: dict[str, Any] = {
     "node": fields.NodeId,
     "user": UserName,
     "role": RoleName,
+    "tenant": TenantName,
     "key_id": fields.KeyId,
 }
 _EXAMPLES: dict[str, object] = {
@@ -46,6 +48,7 @@ _EXAMPLES: dict[str, object] = {
     "epoch": 0,
     "user": "alice",
     "role": "operators",
+    "tenant": "acme",
     "key_id": "abcdefghijklmnop",
 }
 _AREAS = {
@@ -61,6 +64,7 @@ _AREAS = {
     "users": "Users, their passwords and their keys.",
     "quotas": "How much users, client ids, addresses and tenants may use.",
     "acls": "Access control lists and roles: who may do what.",
+    "tenants": "Name spaces with users of their own.",
     "audit": "The audit log: who did what to what, from where, allowed or denied.",
     "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",

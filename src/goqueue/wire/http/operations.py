@@ -13,6 +13,7 @@ from goqueue.wire.http.query_operations import QUERIES
 from goqueue.wire.http.queue_operations import QUEUE_GROUPS
 from goqueue.wire.http.quota_operations import QUOTAS
 from goqueue.wire.http.schedule_operations import SCHEDULES
+from goqueue.wire.http.tenant_operations import TENANTS
 from goqueue.wire.http.topic_operations import TOPICS
 from goqueue.wire.http.transaction_operations import TRANSACTIONS
 from goqueue.wire.http.user_operations import USERS
@@ -29,6 +30,7 @@ OPERATIONS = (
     *QUERIES,
     *USERS,
     *ACLS,
+    *TENANTS,
     *AUDIT,
     *QUOTAS,
     *CLUSTER,

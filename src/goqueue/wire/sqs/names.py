@@ -1,7 +1,7 @@
 """Queue names, URLs and ARNs.
 
-A URL is `http://HOST/ACCOUNT/NAME`. A node has one region and one account. Requests that name
-another one are refused: there, a queue of that name would be a different queue.
+A URL is `http://HOST/ACCOUNT/NAME`. A node has one region, and each tenant has one account.
+Requests that name another one are refused: there, a queue of that name would be a different queue.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from goqueue.wire.sqs.errors import (
+    AccessDenied,
     InvalidAddress,
     InvalidParameterValue,
     MissingParameter,
@@ -26,10 +27,11 @@ _ARN = re.compile(r"arn:[a-z-]+:sqs:([a-z0-9-]*):(\d{12}):([A-Za-z0-9_.-]{1,80})
 
 
 class Site(NamedTuple):
-    """The region and the account of a node."""
+    """The region of a node, and the account of a tenant."""
 
     region: str
     account: str
+    is_of_tenant: bool = False  # other accounts are those of other tenants
 
     def check_region(self, region: str) -> None:
         """Refuse a request that is signed for another region."""
@@ -40,6 +42,8 @@ class Site(NamedTuple):
             )
 
     def check_account(self, account: str | None) -> None:
+        if account and account != self.account and self.is_of_tenant:
+            raise AccessDenied("Access to the resource is denied: it belongs to another account.")
         if account and account != self.account:
             raise InvalidAddress(
                 f"Account {account[:50]} is not served here: this node has the account "

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
 from goqueue.wire.carrier.routing import Handler, Operation
 from goqueue.wire.sqs.handlers import moves, queues, receiving, sending, tags
 
+if TYPE_CHECKING:
+    from goqueue.wire.carrier.calls import Call
+    from goqueue.wire.sqs.dialect import Asked
+    from goqueue.wire.sqs.front_end import SqsFrontEnd
+
 
 def _action(name: str, handler: Handler, summary: str, *, is_waiting: bool = False) -> Operation:
-    return Operation(name, "POST", f"/{name}", handler, summary, area="sqs", is_waiting=is_waiting)
+    return Operation(
+        name, "POST", f"/{name}", _of_account(handler), summary, area="sqs", is_waiting=is_waiting
+    )
+
+
+def _of_account(handler: Handler) -> Handler:
+    """Return the handler with the account of the caller's tenant in all URLs and ARNs."""
+
+    @wraps(handler)
+    def handle(front: SqsFrontEnd, call: Call, asked: Asked) -> Any:
+        if call.session.tenant:
+            account = front.gate.tenants.account(call.session)
+            site = asked.site._replace(account=account, is_of_tenant=True)
+            asked = replace(asked, site=site)
+        return handler(front, call, asked)
+
+    return handle
 
 
 OPERATIONS = (

@@ -32,6 +32,7 @@ from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.tenants import TenantRequests
 from goqueue.client.http.requests.topics import TopicRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
@@ -53,6 +54,7 @@ MEMBER = MemberRequests("g", "m", "i")
 TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
 QUERIES = QueryRequests()
 CLUSTER = ClusterRequests()
+TENANTS = TenantRequests()
 USERS, KEYS = UserRequests(), KeyRequests()
 QUOTAS = QuotaRequests()
 ACLS, ROLES = AclRequests(), RoleRequests()
@@ -87,6 +89,13 @@ REQUESTS: dict[str, Request[Any]] = {
     "deleteRole": ROLES.delete("readers"),
     "grantRole": ROLES.grant("readers", ["User:alice"]),
     "revokeRole": ROLES.revoke("readers", ["User:alice"]),
+    "listTenants": TENANTS.list_page(limit=5, cursor="b"),
+    "createTenant": TENANTS.create("acme", description="d", admin="alice"),
+    "showTenant": TENANTS.get("acme"),
+    "changeTenant": TENANTS.set_state("acme", "read_only"),
+    "deleteTenant": TENANTS.delete("acme", purge=True),
+    "showTenantUsage": TENANTS.usage("acme"),
+    "showUsage": TENANTS.own_usage(),
     "whoami": USERS.whoami(),
     "listUsers": USERS.list_page(prefix="a", limit=5, cursor="b"),
     "createUser": USERS.create("alice", "correct horse", tenant="acme"),
