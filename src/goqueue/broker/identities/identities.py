@@ -370,10 +370,13 @@ def _is_password(verifier: ScramVerifier | None, password: str) -> bool:
     return scram.is_password(verifier, password)
 
 
+_NAMES_OF_OTHERS = ("ANONYMOUS", "*")  # of who has not authenticated, and of everybody in rules
+
+
 def _check_name(name: str) -> None:
     is_plain = name.isprintable() and name.strip() == name and not any(c in name for c in "/,:")
-    if not 1 <= len(name) <= USER_LENGTH_MAX or not is_plain or name == "ANONYMOUS":
+    if not 1 <= len(name) <= USER_LENGTH_MAX or not is_plain or name in _NAMES_OF_OTHERS:
         raise InvalidCredential(
             f"{name[:60]!r} cannot be a user name: it needs 1 to {USER_LENGTH_MAX} printable "
-            "characters without `/`, `,`, `:` and spaces at the ends, and is not ANONYMOUS."
+            "characters without `/`, `,`, `:` and spaces at the ends, and is not ANONYMOUS or *."
         )

@@ -191,6 +191,7 @@ class UsersArea(Area):
         self, session: Session, *, user: Text, password: Text | None, tenant: Text | None = None
     ) -> UserView:
         """Create a user; without a password it can use keys, certificates and tokens only."""
+        self._check_alter(session, user)
         wanted = session.tenant if tenant is None else tenant
         is_operator = self._authoriser.namespaces.is_operator(session)
         if not is_operator and wanted != session.tenant:

@@ -46,9 +46,9 @@ class Desk:
     def __init__(self) -> None:
         self.node = Node(security__super_users="User:root")
         self.wait = self.node.wait
-        self.node.broker.gate.policy = Policy()
         for name in ("admin", "alice", "bob", "root"):
             self.create(name, password=PASSWORD if name == "alice" else None)
+        self.node.broker.gate.policy = Policy()
 
     @property
     def area(self) -> UsersArea:
@@ -151,6 +151,25 @@ def test_an_administrator_cannot_lock_itself_out(desk: Desk) -> None:
         desk.wait(desk.area.delete(ADMIN, user="admin"))
     with pytest.raises(InvalidRequest, match="your own user"):
         desk.wait(desk.area.disable(ADMIN, user="admin"))
+
+
+def test_who_may_alter_the_cluster_cannot_become_a_super_user_that_has_no_password() -> None:
+    """A super user with a certificate need not exist as a user: nobody else may create it."""
+    node = Node(security__super_users="User:root;User:CN=root")
+    node.wait(put_tenant(node.broker, "acme"))
+    node.broker.gate.policy = Policy()
+    area = node.broker.gate.users
+    tenant = msgspec.structs.replace(ADMIN, tenant="acme")
+    for session in (ADMIN, tenant):
+        with pytest.raises(AccessDenied):
+            node.wait(area.create(session, user="root", password=PASSWORD))
+    assert "root" not in node.broker.identities.users
+
+
+@pytest.mark.parametrize("name", ["*", "ANONYMOUS"])
+def test_a_user_cannot_have_a_name_that_stands_for_others(desk: Desk, name: str) -> None:
+    with pytest.raises(InvalidCredential):
+        desk.wait(desk.area.create(ADMIN, user=name, password=PASSWORD))
 
 
 def test_credentials_of_super_users_are_for_super_users(desk: Desk) -> None:
