@@ -20,7 +20,13 @@ from goqueue.wire.carrier import problems
 from goqueue.wire.carrier.browsers import SECURITY_HEADERS, Origins
 from goqueue.wire.carrier.calls import Call, Dialect, Raw, Request, Response, encode, promised
 from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
-from goqueue.wire.carrier.credentials import CHALLENGE, Authenticator, HeaderAuthenticator
+from goqueue.wire.carrier.credentials import (
+    API_KEY,
+    AUTHORIZATION,
+    CHALLENGE,
+    Authenticator,
+    HeaderAuthenticator,
+)
 from goqueue.wire.carrier.problems import (
     InternalError,
     MethodNotAllowed,
@@ -109,6 +115,10 @@ class Application:
         """Return what gives the requests of a connection their sessions."""
         authentication = self.front.gate.authentication
         return HeaderAuthenticator(authentication, client, session, is_open=self.is_health_open)
+
+    def has_credentials(self, headers: Mapping[bytes, bytes], url: bytes) -> bool:
+        """Whether a request has credentials, right or wrong."""
+        return AUTHORIZATION in headers or API_KEY in headers
 
     # Requests
 

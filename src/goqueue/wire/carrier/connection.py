@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
-from goqueue.model.errors import AuthenticationFailed, GoQueueError
+from goqueue.model.errors import AuthenticationFailed, AuthenticationRequired, GoQueueError
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier.browsers import HSTS, ORIGIN, SITE
 from goqueue.wire.carrier.calls import Call, Request, Stream
@@ -46,6 +46,8 @@ WAITING_BYTES_MAX = 1 << 20  # of their bodies; the request that exceeds it is t
 UNSENT_BYTES_MAX = 1 << 20
 LARGE_ANSWER_BYTES = 64 << 10  # responses that count in the turn that makes them
 STREAM_UNSENT_BYTES_MAX = 256 << 10  # then a stream waits for its reader
+# Of a request that will be refused for lack of credentials; larger ones are not read to the end.
+UNKNOWN_BODY_BYTES_MAX = 64 << 10
 EXPIRY_CHECK_MS = 3_600_000  # at least so often, because the wall time may be set
 # A body beyond the limit is still read and discarded up to here, because a client that is
 # disconnected while it sends never receives the error response.
@@ -75,6 +77,10 @@ class Connection:
     ) -> None:
         self.session = application.front.gate.authentication.session(client)
         self._client = client
+        self._must_authenticate = (
+            client.rules.must_authenticate and not self.session.is_authenticated
+        )
+        self._is_unknown = False  # the request being received has no credentials, and needs some
         self._is_checked = (
             client.rules.must_authenticate
             or application.checks_all
@@ -226,6 +232,8 @@ class Connection:
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
+        if self._must_authenticate:
+            self._is_unknown = not self._application.has_credentials(self._headers, self._url)
         if b"expect" in self._headers and self._headers[b"expect"].lower() == b"100-continue":
             length = self._headers.get(b"content-length", b"0")
             if int(length) > self._application.limits.body_bytes_max:
@@ -237,6 +245,9 @@ class Connection:
         if self._is_last:
             return
         self._body_bytes += len(data)
+        if self._is_unknown and self._body_bytes > UNKNOWN_BODY_BYTES_MAX:
+            self._refuse(AuthenticationRequired())
+            return
         limit = self._application.limits.body_bytes_max
         if self._body_bytes > limit:
             self._body.clear()

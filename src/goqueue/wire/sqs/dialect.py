@@ -15,7 +15,7 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier.application import Application
 from goqueue.wire.carrier.calls import Request, Response
-from goqueue.wire.carrier.credentials import Authenticator
+from goqueue.wire.carrier.credentials import AUTHORIZATION, Authenticator
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.sqs import json_codec, query_codec, signatures
 from goqueue.wire.sqs.authenticating import SignatureAuthenticator
@@ -134,6 +134,9 @@ class SqsApplication(Application):
     def authenticator(self, client: ConnectedClient, session: Session) -> Authenticator:
         authentication = self.front.gate.authentication
         return SignatureAuthenticator(authentication, client, session, self._keys, self.clock)
+
+    def has_credentials(self, headers: Mapping[bytes, bytes], url: bytes) -> bool:
+        return AUTHORIZATION in headers or signatures.IN_QUERY in url
 
     def find(self, request: Request) -> Operation:
         request.dialect = self._sqs

@@ -27,6 +27,7 @@ SERVICE = "sqs"
 SKEW_SECONDS_MAX = 15 * 60  # between the client's clock and ours
 EXPIRY_SECONDS_MAX = 7 * 24 * 3600  # of a presigned URL
 QUERY_FIELDS_MAX = 1000
+IN_QUERY = b"X-Amz-Signature="  # of a presigned address
 _TERMINATOR = "aws4_request"
 _PART = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
 _AMAZON = b"x-amz-"
@@ -67,7 +68,7 @@ def claim_of(request: Request) -> Claim | None:
             parts.get("Signature", ""),
             request.header(b"x-amz-date").decode("latin-1"),
         )
-    if b"X-Amz-Signature=" not in request.query:
+    if IN_QUERY not in request.query:
         return None
     query = dict(_query(request))
     return _claim(

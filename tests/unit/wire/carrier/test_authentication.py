@@ -263,6 +263,20 @@ def test_too_many_failures_make_a_client_wait(strict: Desk) -> None:
     assert strict.get(authorization=basic()).status == 200
 
 
+def test_a_large_body_without_credentials_is_not_read(strict: Desk, lax: Desk) -> None:
+    large = request("POST", "/v1/topics/orders/publish", b"x" * 1_000_000)
+    for desk, wanted in ((strict, [401]), (lax, [])):
+        wire = desk.client.wire()
+        wire.feed(large[:200_000])
+        assert [one.status for one in wire.answers] == wanted
+        assert wire.is_closed == bool(wanted)
+    wire = strict.client.wire()
+    small = request("POST", "/v1/topics/orders/publish", {"value": "x"})
+    wire.feed(small + small)
+    assert [one.status for one in wire.answers] == [401, 401]
+    assert not wire.is_closed
+
+
 def test_repeated_credentials_are_refused(strict: Desk) -> None:
     for name in ("authorization", "Authorization", "x-api-key", "host", "origin"):
         wire = strict.client.wire()
