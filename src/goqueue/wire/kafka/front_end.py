@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -59,6 +60,9 @@ class Served:
 
 
 _WATCH = "watch"  # among the cancellations of a connection
+# The requests of clients that log in, in one iteration of the event loop; when many of them log in
+# at once, clients that are already logged in are served in between.
+TURN_LOGINS_MAX = 16
 
 # The bytes decompressed in one iteration of the event loop; further producers wait for the next, so
 # that others are served too.
@@ -108,6 +112,8 @@ class FrontEnd:
         self.served: Mapping[int, Served] = {
             key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
         }
+        self._logins = 0  # requests of clients that log in, in this iteration
+        self._logging_in: deque[SaslConnection] = deque()  # that wait for another iteration
         self.refusals = 0  # connections that wait before they learn that authentication failed
         self.is_ready = True  # False until the node has joined its cluster
         self._held: set[Connection] = set()
@@ -196,6 +202,28 @@ class FrontEnd:
         connections, self._put_off = self._put_off, []
         for connection in connections:
             connection.release()
+
+    def takes_login(self, connection: SaslConnection) -> bool:
+        """Whether this iteration may handle a request of a client that logs in.
+
+        If not, the connection must hold its requests; it gets a turn in one of the next.
+        """
+        if self._logins >= TURN_LOGINS_MAX or self._logging_in:
+            self._logging_in.append(connection)
+            return False
+        if not self._logins:
+            self.gate.clock.call_soon(self._next_logins)
+        self._logins += 1
+        return True
+
+    def _next_logins(self) -> None:
+        """Give turns to those that wait longest, which use them in the next iteration."""
+        waiting = self._logging_in
+        self._logins = min(TURN_LOGINS_MAX, len(waiting))
+        for _ in range(self._logins):
+            waiting.popleft().take_turn()
+        if self._logins:
+            self.gate.clock.call_soon(self._next_logins)
 
     def flush_later(self, connection: Connection) -> None:
         """Flush a connection at the end of this iteration, when more responses may be ready."""

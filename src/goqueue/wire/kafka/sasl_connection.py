@@ -64,7 +64,15 @@ class _Exchange:
 class SaslConnection(Connection):
     """The protocol state of a connection that requires authentication."""
 
-    __slots__ = ("_exchange", "_expires_ms", "_is_open", "_mechanism", "_mechanisms", "_requests")
+    __slots__ = (
+        "_exchange",
+        "_expires_ms",
+        "_has_turn",
+        "_is_open",
+        "_mechanism",
+        "_mechanisms",
+        "_requests",
+    )
 
     def __init__(self, front: FrontEnd, client: ConnectedClient, **socket: Any) -> None:
         super().__init__(front, client, **socket)
@@ -72,6 +80,7 @@ class SaslConnection(Connection):
         self._exchange: _Exchange | None = None
         self._mechanism = ""
         self._requests = 0
+        self._has_turn = False
         self._is_open = False  # whether the client has authenticated
         self._expires_ms = NEVER_MS
         timer = front.gate.clock.call_later(LOGIN_MS_MAX, self._too_slow)
@@ -113,6 +122,10 @@ class SaslConnection(Connection):
             frame = data[at + 4 : stop]
             if not is_raw and not self._front.is_ready and self._must_wait(frame):
                 break
+            if not self._has_turn and not self._front.takes_login(self):
+                self._held |= NOT_READY
+                break
+            self._has_turn = False
             if is_raw:
                 start(self._authenticate_raw(bytes(frame)), self._raw_done)
             else:
@@ -120,6 +133,11 @@ class SaslConnection(Connection):
                 self._handle(frame)
             at = stop
         return at
+
+    def take_turn(self) -> None:
+        """Handle a request that was held, because many clients log in at the same time."""
+        self._has_turn = True
+        self.release()
 
     def _check_legal(self, frame: memoryview) -> None:
         """Refuse requests other than those of the authentication, in their order."""

@@ -22,7 +22,7 @@ from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTooLarge
 from goqueue.model.session import ListenerRules
 from goqueue.wire.kafka import sasl_connection
 from goqueue.wire.kafka.errors import ErrorCode
-from goqueue.wire.kafka.front_end import Limits
+from goqueue.wire.kafka.front_end import TURN_LOGINS_MAX, Limits
 from goqueue.wire.kafka.messages import API_BY_NAME
 from goqueue.wire.kafka.messages.api_versions import ApiVersionsRequest
 from goqueue.wire.kafka.messages.metadata import MetadataRequest
@@ -402,7 +402,8 @@ def test_guesses_are_not_made_in_parallel(guarded: Guarded) -> None:
         handshake(peer, "PLAIN")
     for number, peer in enumerate(peers):
         message = authenticate_request("ada", f"wrong horse {number}")
-        peer.send(peer.frame(API_BY_NAME["SaslAuthenticate"], 2, message))
+        assert peer.send(peer.frame(API_BY_NAME["SaslAuthenticate"], 2, message))
+        guarded.node.run_for(0)
     guarded.node.run_until(lambda: all(peer.received for peer in peers))
     texts = [peer.take_answer(API_BY_NAME["SaslAuthenticate"], 2).error_message for peer in peers]
     assert texts.count("The credentials are not valid.") <= 8
@@ -418,6 +419,25 @@ def test_parallel_proofs_are_not_guesses_either(guarded: Guarded) -> None:
     answers = [authenticate(peer, proof) for peer, proof in zip(peers, proofs, strict=True)]
     texts = [one.error_message for one in answers]
     assert texts.count("The credentials are not valid.") <= 12
+
+
+def test_a_storm_of_logins_is_spread_over_many_turns(guarded: Guarded) -> None:
+    peers = [guarded.peer(host=f"198.51.100.{number}") for number in range(100)]
+    hello = [
+        peer.frame(API_BY_NAME["SaslHandshake"], 1, SaslHandshakeRequest("PLAIN")) for peer in peers
+    ]
+    used = [peer.send(data) for peer, data in zip(peers, hello, strict=True)]
+    assert sum(map(bool, used)) == TURN_LOGINS_MAX
+    peers[-1]._close()
+    waiting = {peer: data for peer, data, one in zip(peers, hello, used, strict=True) if not one}
+    del waiting[peers[-1]]
+    while waiting:
+        guarded.node.run_until(lambda: any(peer.is_unblocked for peer in waiting))
+        for peer in [one for one in waiting if one.is_unblocked]:
+            assert peer.send(waiting.pop(peer))
+    for peer in peers[:-1]:
+        peer.take_answer(API_BY_NAME["SaslHandshake"], 1)
+        assert authenticate(peer, plain("ada", PASSWORD)).error_code == 0
 
 
 # Old clients, which send messages without headers
