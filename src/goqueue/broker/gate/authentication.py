@@ -15,7 +15,12 @@ import msgspec
 from goqueue.broker.gate.logins import BearerLogin, Login, PlainLogin, ScramLogin
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.credentials import KeyKind, ScramMechanism
-from goqueue.model.errors import AuthenticationFailed, GoQueueError, TooManyFailures
+from goqueue.model.errors import (
+    AuthenticationFailed,
+    AuthenticationRequired,
+    GoQueueError,
+    TooManyFailures,
+)
 from goqueue.model.observer import interested
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
 from goqueue.tenancy import keys, sasl
@@ -230,6 +235,12 @@ class Authentication:
         wait_ms = self._failures.wait_ms(session.client_host, name, now_ms=now_ms)
         if wait_ms:
             self._refuse(session, name, mechanism, TooManyFailures(wait_ms))
+
+    def missing(self, session: Session) -> AuthenticationRequired:
+        """Return the error for a request without credentials that needs some, and report it."""
+        error = AuthenticationRequired()
+        self._observe(session, "", "", error)
+        return error
 
     def failed(self, session: Session, name: str, mechanism: str) -> NoReturn:
         """Count a failure, and raise."""

@@ -11,7 +11,7 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import AuthenticationFailed, AuthenticationRequired, MalformedRequest
+from goqueue.model.errors import AuthenticationFailed, MalformedRequest
 from goqueue.model.session import ConnectedClient, Session
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def first_session(authentication: Authentication, first: Session, *, is_enough: 
         if not authentication.is_valid(first):
             raise AuthenticationFailed("The user of the client certificate may not use it.")
     elif not is_enough:
-        raise AuthenticationRequired
+        raise authentication.missing(first)
     return first
 
 

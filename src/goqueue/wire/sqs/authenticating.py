@@ -56,6 +56,7 @@ class SignatureAuthenticator:
         claim = self._claim_of(request)
         if claim is None:
             if self._must and not self._first.is_authenticated:
+                self._authentication.missing(self._first)
                 raise MissingAuthentication
             return first_session(self._authentication, self._first, is_enough=True)
         signer = self._signer(claim.key_id)
