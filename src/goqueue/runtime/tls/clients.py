@@ -49,7 +49,7 @@ class ClientTls:
             assert settings.tls_client_authorities is not None
             self._authorities = settings.tls_client_authorities
             trusted = {"security.tls_client_authorities": self._authorities}
-            # It reads the names in certificates. Everybody would wait if the first client loaded it.
+            # Loaded now: loading it takes long, and it reads the first certificate that comes.
             importlib.import_module("cryptography.x509")
         own = {"security.tls_certificate": certificate, "security.tls_key": key}
         check_files(own, trusted)

@@ -15,21 +15,26 @@ from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.fetch_sessions import FetchSessions
-from goqueue.wire.kafka.handlers import HANDLERS
+from goqueue.wire.kafka.handlers import HANDLERS, load_handler
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from goqueue.wire.kafka.produce_fast_path import FRAME_BYTES_MAX, Gatherer
 from goqueue.wire.kafka.sasl_connection import SaslConnection
 from goqueue.wire.parts import Part
 
-Handler = Callable[[Any, Call, Any], Any]
+_LOADED = frozenset(("decode_request", "handler", "response_type", "write_response"))
 
 
 class Served:
-    """A served API, with everything needed to handle one request of it."""
+    """A served API, with everything needed to handle one request of it.
+
+    Its codec and its handler are loaded by the first request.
+    """
 
     __slots__ = (
+        "_api",
         "_flexible_from",
+        "_front",
         "decode_request",
         "handler",
         "key",
@@ -40,17 +45,30 @@ class Served:
         "write_response",
     )
 
-    def __init__(self, front: FrontEnd, api: Api, handler: Handler) -> None:
-        codec = api.codec
+    decode_request: Callable[..., Any]
+    handler: Callable[[Call, Any], Any]
+    response_type: type[Any]
+    write_response: Callable[..., None]
+
+    def __init__(self, front: FrontEnd, api: Api) -> None:
+        self._front = front
+        self._api = api
         self.key = api.key
         self.name = api.name
         self.version_min = api.version_min
         self.version_max = api.version_stable_max
+        self._flexible_from = 1 << 15 if api.flexible_from is None else api.flexible_from
+
+    def __getattr__(self, name: str) -> Any:
+        """Load the API, because one of the attributes that come with it is not set yet."""
+        if name not in _LOADED:
+            raise AttributeError(name)
+        codec = self._api.codec
         self.decode_request = codec.decode_request
         self.write_response = codec.write_response
         self.response_type = codec.Response
-        self.handler: Callable[[Call, Any], Any] = partial(handler, front)
-        self._flexible_from = 1 << 15 if api.flexible_from is None else api.flexible_from
+        self.handler = partial(load_handler(self.key), self._front)
+        return getattr(self, name)
 
     def is_flexible(self, version: int) -> bool:
         return version >= self._flexible_from
@@ -109,9 +127,7 @@ class FrontEnd:
         self.requests_in_flight_max = limits.requests_in_flight_max
         self.unsent_bytes_max = limits.unsent_bytes_max
         self.fetch_sessions = FetchSessions(limits.fetch_sessions_max, gate.random)
-        self.served: Mapping[int, Served] = {
-            key: Served(self, API_BY_KEY[key], handler) for key, handler in HANDLERS.items()
-        }
+        self.served: Mapping[int, Served] = {key: Served(self, API_BY_KEY[key]) for key in HANDLERS}
         self._logins = 0  # requests of clients that log in, in this iteration
         self._logging_in: deque[SaslConnection] = deque()  # that wait for another iteration
         self.refusals = 0  # connections that wait before they learn that authentication failed
