@@ -292,7 +292,7 @@ class HostPort:
         host, _, port = text.strip().rpartition(":")
         is_bracketed = host.startswith("[") and host.endswith("]")
         name = host[1:-1] if is_bracketed else host
-        if not name or (":" in name and not is_bracketed) or re.search(r"[\s/\[\]]", name):
+        if not name or (":" in name and not is_bracketed) or re.search(r"[\s/\[\]=,]", name):
             raise ValueError(f"{text!r} is not an address; expected {self.allowed}")
         if not re.fullmatch(r"[0-9]{1,5}", port) or not self.port_min <= int(port) <= 65535:
             raise ValueError(f"{text!r} has no usable port; expected {self.allowed}")
