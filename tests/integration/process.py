@@ -23,6 +23,8 @@ END_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv"
 class Broker:
     """A node that can be stopped, killed and started again on the same port and data."""
 
+    scheme = "http"  # of all listeners that carry HTTP
+
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
         self.directory = directory
         self.data_dir = directory / "data"
@@ -45,17 +47,17 @@ class Broker:
     @property
     def http(self) -> str:
         """Where the HTTP API begins."""
-        return f"http://127.0.0.1:{self._http_port}"
+        return f"{self.scheme}://127.0.0.1:{self._http_port}"
 
     @property
     def registry(self) -> str:
         """Where the schema registry begins."""
-        return f"http://127.0.0.1:{self._registry_port}"
+        return f"{self.scheme}://127.0.0.1:{self._registry_port}"
 
     @property
     def sqs(self) -> str:
         """The endpoint to give to an AWS SDK."""
-        return f"http://127.0.0.1:{self._sqs_port}"
+        return f"{self.scheme}://127.0.0.1:{self._sqs_port}"
 
     @property
     def pid(self) -> int:
@@ -98,9 +100,9 @@ class Broker:
         )
         addresses = json.loads(ready_file.read_text())
         assert addresses["kafka"] == self.bootstrap
-        assert f"http://{addresses['http']}" == self.http
-        assert f"http://{addresses['registry']}" == self.registry
-        assert f"http://{addresses['sqs']}" == self.sqs
+        assert f"{self.scheme}://{addresses['http']}" == self.http
+        assert f"{self.scheme}://{addresses['registry']}" == self.registry
+        assert f"{self.scheme}://{addresses['sqs']}" == self.sqs
 
     def stop(self) -> None:
         """Ask the node to end, and expect it to end well."""
