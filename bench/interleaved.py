@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import statistics
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,6 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--chunks", type=int, default=CHUNKS, help="pairs for each load")
     parser.add_argument("--fsync", default="every", help="every, interval or none")
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        metavar="LIMIT=VALUE",
+        help="of every user, on this broker only",
+    )
     options = parser.parse_args(arguments)
     tools = Toolbox(REPOSITORY / ".cache" / "bench")
     plain = {"storage.fsync": options.fsync}
@@ -50,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _started("other", Path(work), options.checkout, plain) as other,
         _started("this", Path(work), REPOSITORY, changed) as this,
     ):
+        if options.quota:
+            _limit(this, dict(one.split("=", 1) for one in options.quota))
         lines = [
             _compare(name, LOADS[name], tools, (other, this), options.chunks)
             for name in options.loads.split(",")
@@ -59,6 +70,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 _COLUMNS = ("load", "other, us", "this, us", "this / other", "pairs from", "to")
+
+
+def _limit(server: Server, limits: Mapping[str, str]) -> None:
+    """Set quotas of every user."""
+    values = {name: float(value) for name, value in limits.items()}
+    request = urllib.request.Request(
+        f"http://{server.http}/v1/quotas",
+        json.dumps({"entity": {"user": None}, "limits": values}).encode(),
+        {"content-type": "application/json"},
+        method="PATCH",
+    )
+    with urllib.request.urlopen(request):
+        pass
 
 
 @contextlib.contextmanager
