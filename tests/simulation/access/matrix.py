@@ -1,0 +1,141 @@
+"""The matrix of access: every request of every front end × who sends it.
+
+A column says who sends the requests. To add one, such as a user of another tenant, add it to
+`COLUMNS`: how access is controlled, and what is answered although nothing is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from goqueue.broker import Broker
+from goqueue.broker.gate.operation import Authoriser
+from tests.simulation.access.requests import CASES, Case
+from tests.simulation.access.scene import HIDDEN_NAMES, Exactly, Recorder, Scene
+
+# What everybody may know who has reached the node.
+PUBLIC = {
+    "http: whoami",
+    "http: welcome",
+    "http: version",
+    "http: openapi",
+    "http: docs",
+    "registry: GET /",
+    "registry: GET /schemas/types",
+    "registry: GET /v1/metadata/id",
+    "registry: GET /v1/metadata/version",
+    "kafka: DescribeCluster",
+    "kafka: DescribeConfigs of the HTTP listener",
+}
+# What needs no credentials: health, and what leads to authentication.
+OPEN = {
+    "http: health",
+    "http: ready",
+    "http: alive",
+    "kafka: ApiVersions",
+    "kafka: SaslHandshake",
+}
+# Lists that leave out what the caller may not see, and requests with an outcome for each part.
+FILTERED = {
+    "http: listTopics",
+    "http: listGroups",
+    "http: listSchedules",
+    "http: countSchedules",
+    "http: cancelSchedules",
+    "http: listTransactions",
+    "registry: GET /subjects",
+    "registry: GET /schemas",
+    "registry: GET /contexts",
+    "sqs: ListQueues",
+    "kafka: ListGroups",
+    "kafka: ListTransactions",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """Who sends the requests of a column, of which none may have an effect."""
+
+    policy: Callable[[Broker], Any]
+    answered: frozenset[str]  # requests that are not refused
+    must_authenticate: bool = False
+
+
+COLUMNS = {
+    "denied": Column(lambda broker: broker.access, frozenset(PUBLIC | OPEN | FILTERED)),
+    "not authenticated": Column(
+        lambda broker: broker.access, frozenset(OPEN), must_authenticate=True
+    ),
+}
+
+
+def check_refusals(scene: Scene, column: Column, broker: Broker) -> list[str]:
+    """Send every request; return a sentence for each cell that leaks or acts."""
+    scene.control(column.policy)
+    before, faults = scene.fingerprint(), []
+    for case in CASES:
+        answer = case.send(scene, broker, column.must_authenticate)
+        if not answer.is_refusal and str(case) not in column.answered:
+            faults.append(f"{case} is answered: {answer.outcome} {answer.data[:200]!r}")
+        leaked = [one for one in HIDDEN_NAMES if one in answer.data]
+        if leaked:
+            faults.append(f"{case} reveals {leaked}: {answer.data[:400]!r}")
+        after = scene.fingerprint()
+        if after != before:
+            faults.append(f"{case} has an effect")
+            before = after
+    return faults
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a request needed, and how it was answered."""
+
+    outcome: object
+    recorder: Recorder
+
+
+def send_allowed(scene: Scene, front_end: str, broker: Broker) -> dict[Case, Allowed]:
+    """Send the requests of a front end as somebody who may do everything."""
+    found = {}
+    for case in CASES:
+        if case.front_end == front_end:
+            recorder = Recorder()
+            scene.control(lambda _, made=recorder: made)
+            found[case] = Allowed(case.send(scene, broker, False).outcome, recorder)
+    return found
+
+
+def check_exact_rules(scene: Scene, allowed: dict[Case, Allowed], broker: Broker) -> list[str]:
+    """Send the same requests with rules for what they needed; return the differences."""
+    faults = []
+    for case, known in allowed.items():
+        made = Exactly(known.recorder.asked, known.recorder.asked_any)
+        scene.control(lambda _, made=made: made)
+        answer = case.send(scene, broker, False)
+        if answer.outcome != known.outcome:
+            faults.append(
+                f"{case}: {known.outcome} with all rights, {answer.outcome} with those that were "
+                f"checked: {sorted(known.recorder.asked)}"
+            )
+    return faults
+
+
+@contextmanager
+def operations_used() -> Iterator[set[str]]:
+    """Note the operations of the gate that are called meanwhile, while access is controlled."""
+    used: set[str] = set()
+    original = Authoriser.authorise
+
+    def authorise(self: Authoriser, session: Any, operation: Any, arguments: Any) -> None:
+        used.add(operation.name)
+        original(self, session, operation, arguments)
+
+    Authoriser.authorise = authorise  # type: ignore[method-assign]
+    try:
+        yield used
+    finally:
+        Authoriser.authorise = original  # type: ignore[method-assign]

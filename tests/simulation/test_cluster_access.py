@@ -1,0 +1,54 @@
+"""Every request of every front end × who sends it, on three nodes: no cell leaks or acts.
+
+Requests go to each node, which owns some of what they are about and passes the others on.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.access.matrix import (
+    COLUMNS,
+    check_exact_rules,
+    check_refusals,
+    send_allowed,
+)
+from tests.simulation.access.requests import FRONT_ENDS
+from tests.simulation.access.scene import Scene
+from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.disk import SimulatedDisk
+
+DENIED_CODES = {29, 30, 31, 53}  # of Kafka
+
+
+@pytest.fixture(autouse=True)
+def size_of_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedDisk, "total_bytes", lambda self: 1 << 41, raising=False)
+
+
+def scene_of_three_nodes(seed: int) -> tuple[ClusterWorld, Scene]:
+    world = ClusterWorld(seed, groups__initial_rebalance_delay_ms="0", security__audit="off")
+    world.run_until(lambda: not any(one.broker.cluster.waits_for for one in world.up()))  # type: ignore[union-attr]
+    scene = Scene(world, [one.broker for one in world.nodes.values()])
+    world.run_until(world.is_whole)
+    return world, scene
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("column", COLUMNS)
+def test_who_is_not_allowed_learns_nothing_and_does_nothing(column: str, number: int) -> None:
+    world, scene = scene_of_three_nodes(number)
+    assert check_refusals(scene, COLUMNS[column], world.nodes[number].broker) == []
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+def test_rules_for_what_is_checked_are_enough(front_end: str) -> None:
+    world, scene = scene_of_three_nodes(1)
+    allowed = send_allowed(scene, front_end, world.nodes[2].broker)
+    for case, cell in allowed.items():
+        if isinstance(cell.outcome, frozenset):
+            assert not cell.outcome & DENIED_CODES, str(case)
+        else:
+            assert cell.outcome not in (401, 403), str(case)
+    world, scene = scene_of_three_nodes(1)
+    assert check_exact_rules(scene, allowed, world.nodes[2].broker) == []
