@@ -29,6 +29,11 @@ UNLIMITED = -1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
+# Without a user before the host: it would be a secret in a setting, or hide the host.
+_WEB_ADDRESS = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[0-9A-Fa-f:.]*\]|[^/:?#@\[\]]*)(?::[0-9]{1,5})?(?=[/?#]|$)"
+)
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -462,7 +467,7 @@ class KeySetLocation:
 
     def read(self, text: str) -> str:
         text = text.strip()
-        found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[^\]/]*\]|[^/:?#@]*)(?=[/:?#]|$)", text)
+        found = _WEB_ADDRESS.match(text)
         if "://" in text:
             scheme = found[1].lower() if found else ""
             host = found[2].strip("[]") if found else ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import msgspec
 
 from goqueue.broker.gate.logins import BearerLogin, Login, PlainLogin, ScramLogin
+from goqueue.broker.identities.tokens import TokensUnavailable
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.credentials import KeyKind, ScramMechanism
 from goqueue.model.errors import (
@@ -138,6 +139,8 @@ class Authentication:
         self.check_wait(session, name, TOKEN)
         try:
             owner = await self._identities.check_token(token)
+        except TokensUnavailable as error:
+            self._refuse(session, name, TOKEN, AuthenticationFailed(str(error)))
         except AuthenticationFailed:
             self.failed(session, name, TOKEN)
         self._failures.succeeded(session.client_host, name)

@@ -35,6 +35,10 @@ _log = logging.getLogger(__name__)
 LoadKeys = Callable[[], bytes]  # blocks; returns a JSON Web Key Set
 
 
+class TokensUnavailable(AuthenticationFailed):
+    """There are no keys to verify a token with, which is no failure of the client."""
+
+
 class Tokens:
     """Verifies tokens."""
 
@@ -89,7 +93,7 @@ class Tokens:
 
     async def _verify(self, token: str) -> TokenOwner:
         if self._keys is None:
-            raise AuthenticationFailed("Tokens cannot be verified now; try again later.")
+            raise TokensUnavailable("Tokens cannot be verified now; try again later.")
         await self._checks.enter()
         try:
             keys, now_ms = self._keys, self._clock.wall_ms()

@@ -125,6 +125,17 @@ def test_loading_is_tried_again_after_a_failure(verifying: Verifying) -> None:
     assert verifying.accepts(verifying.token())
 
 
+def test_clients_are_not_blamed_for_an_issuer_that_is_down(verifying: Verifying) -> None:
+    verifying.is_down = True
+    verifying.start()
+    for _ in range(10):
+        with pytest.raises(AuthenticationFailed, match="cannot be verified now"):
+            verifying.node.wait(verifying.bearer(verifying.token()))
+    verifying.is_down = False
+    verifying.node.run_for(RETRY_MS)
+    assert verifying.accepts(verifying.token())
+
+
 def test_a_known_token_is_not_verified_again_but_ends_in_time(verifying: Verifying) -> None:
     verifying.start()
     text = verifying.token(seconds=10)
