@@ -209,8 +209,9 @@ campaign-everything: $(TEST_STAMP) ## Break machines under clients of every kind
 judge-kafka: $(TEST_STAMP) java ## Send the same requests to Apache Kafka and compare the answers
 	$(BIN)/python -m tests.judge $(ARGS)
 
-judge-security: $(TEST_STAMP) java ## Test TLS and SASL of the client against Apache Kafka
+judge-security: $(TEST_STAMP) java ## Test the client against Apache Kafka's TLS and SASL, and nodes with Kafka's tools
 	$(BIN)/python -m tests.judge.client_security $(ARGS)
+	GOQUEUE_TEST_TOOLS=1 $(BIN)/python -m pytest -q tests/integration/security/test_kafka_tools*.py
 
 # Maven fetches the connector.
 judge-spark: setup-test ## Read with Spark's own Kafka source too, option by option, and compare

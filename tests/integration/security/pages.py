@@ -63,17 +63,21 @@ def run(block: Block, node: EncryptedBroker, folder: Path) -> str:
     return execute(shell if block.language == "sh" else [sys.executable, "-c", text], folder)
 
 
-def execute(command: list[str], folder: Path) -> str:
-    environment = {
+def plain_environment(folder: Path) -> dict[str, str]:
+    """The environment of a person whose home is the folder, with `goqueue` on the path."""
+    return {
         **{name: one for name, one in os.environ.items() if "GOQUEUE" not in name},
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder / ".config"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
+
+
+def execute(command: list[str], folder: Path) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        env=environment,
+        env=plain_environment(folder),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -18,6 +19,10 @@ from .nodes import ADMIN, GuardedBroker
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(
+        "GOQUEUE_TEST_TOOLS" not in os.environ,
+        reason="`make judge-security` runs Kafka's tools, which Maven fetches",
+    ),
     pytest.mark.single_node("the tools are what is tested"),
 ]
 _MODULES = "org.apache.kafka.common.security"
