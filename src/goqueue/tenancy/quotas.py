@@ -52,7 +52,8 @@ class Bucket:
 
     def take(self, amount: int, now_ms: int) -> int:
         """Take tokens, into debt if there are too few; return how long to wait until it is paid."""
-        self._refill(now_ms)
+        if now_ms > self._updated_ms:
+            self._refill(now_ms)
         self._level -= amount * MILLIONTHS
         self.used += amount
         self.used_ms = now_ms

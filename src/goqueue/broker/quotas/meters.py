@@ -82,7 +82,7 @@ class Meter:
         self._now_ms = environment.clock.now_ms
         self._observer = environment.observer
         self._session = session
-        self._wait_ms = 0
+        self.owed_ms = 0  # how long to wait for what was charged since the last `take_wait`
         self._produced = rates.get(PRODUCER_BYTES, ())
         self._produced_messages = rates.get(PRODUCER_MESSAGES, ())
         self._consumed = rates.get(CONSUMER_BYTES, ())
@@ -93,47 +93,53 @@ class Meter:
         self._storage = storage
         self.counts_produced = bool(self._produced_messages)
         self.counts_consumed = bool(self._consumed_messages)
+        self.counts_requests = bool(self._requests)
         self.measures_time = bool(self._time)
 
     # Charges
 
     def produced(self, size: int, count: int) -> None:
         """Charge stored batches: their bytes and, if `counts_produced`, their records."""
-        self._take(self._produced, size)
-        self._take(self._produced_messages, count)
+        if self._produced:
+            self._take(self._produced, size)
+        if count and self._produced_messages:
+            self._take(self._produced_messages, count)
         if self._storage is not None:
             self._storage.here += size
 
     def consumed(self, size: int, count: int) -> None:
         """Charge delivered batches: their bytes and, if `counts_consumed`, their records."""
-        self._take(self._consumed, size)
-        self._take(self._consumed_messages, count)
+        if size and self._consumed:
+            self._take(self._consumed, size)
+        if count and self._consumed_messages:
+            self._take(self._consumed_messages, count)
 
     def requested(self, count: int) -> None:
         """Charge requests of any kind."""
-        self._take(self._requests, count)
+        if count and self._requests:
+            self._take(self._requests, count)
 
     def worked(self, microseconds: int) -> None:
         """Charge time of the event loop."""
-        self._take(self._time, microseconds)
+        if self._time:
+            self._take(self._time, microseconds)
 
     def mutated(self, count: int) -> None:
         """Charge partitions that are created or deleted."""
-        self._take(self._mutations, count)
+        if self._mutations:
+            self._take(self._mutations, count)
 
     def take_wait(self) -> int:
         """Return how long the client has to wait for what it was charged since the last call."""
-        wait_ms, self._wait_ms = self._wait_ms, 0
+        wait_ms, self.owed_ms = self.owed_ms, 0
         return wait_ms
 
     def _take(self, limits: Sequence[RateLimit], amount: int) -> None:
-        if not limits or not amount:
-            return
         now_ms = self.used_ms = self._now_ms()
         for one in limits:
             wait_ms = one.bucket.take(amount, now_ms)
             if wait_ms:
-                self._wait_ms = max(self._wait_ms, wait_ms)
+                self.owed_ms = max(self.owed_ms, wait_ms)
                 self._report(one, wait_ms)
 
     # Checks

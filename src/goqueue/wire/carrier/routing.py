@@ -74,6 +74,7 @@ class Operation:
             errors.AuthenticationFailed,
             errors.TooManyFailures,
             errors.AccessDenied,
+            errors.QuotaExceeded,
         ]
         if self.has_body:
             common += [

@@ -224,7 +224,8 @@ class Connection:
                 if run is not None and gatherer.take(self, data, at, run):
                     at = run[0]
                     if is_metered:
-                        self._charge(run[2])
+                        self._count(run[2])
+                        self._settle()
                     continue
                 # The run contains a request that needs individual handling; handle its requests one
                 # by one.
@@ -246,12 +247,12 @@ class Connection:
                 break
             if self.round_heard == gatherer.rounds:
                 gatherer.store()  # Earlier requests of this client come first.
-            if is_metered and self.grants.meter is not None:
-                self.grants.meter.requested(1)
+            if is_metered:
+                self._count(1)
             self._handle(data[at + 4 : stop])
             at = stop
             if is_metered:
-                self._charge(0)
+                self._settle()
         return at
 
     # Quotas
@@ -262,13 +263,20 @@ class Connection:
         if meter is not None and meter.is_stale:
             self.identify(self.session)
             self._take_seat()
-        self._since_ns = perf_counter_ns()
+            meter = self.grants.meter
+        if meter is not None and meter.measures_time:
+            self._since_ns = perf_counter_ns()
 
-    def _charge(self, requests: int) -> None:
-        """Charge requests that were handled, and mute the connection if that is too much."""
+    def _count(self, requests: int) -> None:
+        """Charge requests."""
         meter = self.grants.meter
-        if meter is not None:
+        if meter is not None and meter.counts_requests:
             meter.requested(requests)
+
+    def _settle(self) -> None:
+        """Mute the connection if it was charged too much."""
+        meter = self.grants.meter
+        if meter is not None and (meter.owed_ms or meter.measures_time):
             self.settle_quotas(meter)
 
     def settle_quotas(self, meter: Meter) -> int:
@@ -280,10 +288,9 @@ class Connection:
             now_ns = perf_counter_ns()
             meter.worked((now_ns - self._since_ns) // 1_000)
             self._since_ns = now_ns
-        wait_ms = meter.take_wait()
-        if wait_ms:
-            self.mute(wait_ms)
-        return self.throttle_ms
+        if meter.owed_ms:
+            self.mute(meter.take_wait())
+        return self.throttle_ms if self.muted_until_ms else 0
 
     def tell_throttle(self, response: Any) -> None:
         """Put into a response how long its client has to wait, if it has a field for that."""
@@ -301,6 +308,8 @@ class Connection:
 
     def mute(self, wait_ms: int) -> None:
         """Read nothing for some time; what the client sends waits in its socket."""
+        if self.is_closed:
+            return
         clock = self._front.gate.clock
         self.muted_until_ms = max(self.muted_until_ms, clock.now_ms() + wait_ms)
         if not self._held & _MUTED:
