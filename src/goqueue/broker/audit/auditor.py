@@ -113,10 +113,11 @@ class Auditor(Observer):
     ) -> None:
         if isinstance(error, AccessDenied):
             return  # It was reported by the node that denied it.
-        if not operation.is_change and not self._is_sampled():
+        is_change = operation.is_change and not events.is_trial(arguments)
+        if not is_change and not self._is_sampled():
             return
         resources = [*events.pairs(operation.accesses(arguments))]
-        if not operation.is_change:
+        if not is_change:
             self._note(events.traffic(session, operation.name, operation.action, resources, error))
             return
         resources += events.named_by(operation.name, arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum, StrEnum
+from itertools import islice
 from typing import Any, NamedTuple
 
 from goqueue.model.access import Access, Acl, Action, Resource
@@ -112,7 +113,19 @@ _NAMED_BY = {
     "user": "user",
 }
 _NAME = "name"  # an argument that names an object of the area
-_ACLS = "acls"
+# Arguments that say what is changed, and the kinds of what they contain.
+_CHANGED_BY = {
+    "changes": "setting",
+    "filter": "rules",
+    "limits": "limit",
+    "members": "member",
+    "moves": "move",
+    "names": "quota of",
+    "partitions": "partition",
+    "rules": "rule",
+    "spec": "queue",
+    "state": "state",
+}
 _CREATING = ("create", "add", "put", "register")
 _DELETING = ("delete", "remove", "unregister", "purge")
 
@@ -245,9 +258,14 @@ def named_by(operation: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str
         value = arguments.get(argument)
         if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
             yield kind, short(str(value))
-    for acl in arguments.get(_ACLS) or ():
-        if isinstance(acl, Acl):
-            yield "acl", short(_text_of(acl))
+    for argument, kind in _CHANGED_BY.items():
+        for value in _parts_of(arguments.get(argument)):
+            yield kind, short(_text_of(value))
+
+
+def is_trial(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call only shows what it would change."""
+    return bool(arguments.get("dry_run") or arguments.get("is_dry_run"))
 
 
 def is_creating(operation: str) -> bool:
@@ -258,11 +276,29 @@ def is_deleting(operation: str) -> bool:
     return operation.rpartition(".")[2].startswith(_DELETING)
 
 
-def _text_of(acl: Acl) -> str:
-    return (
-        f"{acl.permission} {acl.principal} from {acl.host} to {acl.action} "
-        f"{acl.pattern} {acl.kind} {acl.name}"
-    )
+def _parts_of(value: Any) -> Iterable[Any]:
+    """Return the items of an argument: of a list, or the pairs of a mapping."""
+    if value is None:
+        return ()
+    if isinstance(value, Mapping):
+        return [f"{name}={one}" for name, one in islice(value.items(), RESOURCES_MAX)]
+    if isinstance(value, list) or type(value) is tuple:
+        return value[:RESOURCES_MAX]
+    return (value,)
+
+
+def _text_of(value: Any) -> str:
+    """Return a part of a change as text: its fields that are set."""
+    if isinstance(value, Acl):
+        return (
+            f"{value.permission} {value.principal} from {value.host} to {value.action} "
+            f"{value.pattern} {value.kind} {value.name}"
+        )
+    fields = getattr(value, "_fields", None) or getattr(value, "__struct_fields__", None)
+    if fields is None:
+        return str(value)
+    parts = [getattr(value, one) for one in fields]
+    return " ".join(str(one) for one in parts if isinstance(one, str | int) and one != "")
 
 
 def _pair(resource: Resource) -> tuple[str, str]:

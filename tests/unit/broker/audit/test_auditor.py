@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from goqueue.broker.audit.auditor import Auditor
 from goqueue.broker.audit.outlets import RETRY_MS, Outlet
 from goqueue.broker.gate.areas.configs import Change
+from goqueue.broker.gate.operation import OPERATIONS, cluster, named_by_owner, own_cluster
 from goqueue.broker.reading.records import Place, read_page
 from goqueue.config import SecuritySettings
 from goqueue.loop.promise import Promise, promised
@@ -19,6 +21,7 @@ from goqueue.model.batch import Record
 from goqueue.model.errors import AuthenticationFailed, InternalTopic, StorageFull
 from goqueue.model.names import AUDIT_TOPIC
 from goqueue.model.session import Session
+from goqueue.tenancy.audit import events
 from goqueue.tenancy.audit.events import Severity
 from goqueue.tenancy.audit.queue import QueueLimits
 from tests.unit.broker.gate.test_gate import ALICE, OnlyTopics, error_of
@@ -39,11 +42,11 @@ def events_of(node: Node) -> list[dict[str, Any]]:
     if topic is None:
         return []
     page = read_page([Place(topic.partitions[0], 0)], records_max=100_000, bytes_max=1 << 30)
-    events = [json.loads(record.value or b"") for _, record in page.records]
-    for event in events:
+    found = [json.loads(record.value or b"") for _, record in page.records]
+    for event in found:
         check(event)
-    assert len({event["metadata"]["uid"] for event in events}) == len(events)
-    return events
+    assert len({event["metadata"]["uid"] for event in found}) == len(found)
+    return found
 
 
 def seen(node: Node) -> list[tuple[str, str, int]]:
@@ -107,6 +110,24 @@ def test_traffic_is_written_if_settings_say_so() -> None:
     ]
 
 
+def test_a_trial_is_no_change() -> None:
+    node = audited()
+    node.wait(node.broker.gate.topics.create(ALICE, name="orders", dry_run=True))
+    assert seen(node) == []
+
+
+def test_every_change_says_what_it_changes() -> None:
+    """Each operation that is a change has a resource, or an argument that says more."""
+    silent = []
+    for name, one in OPERATIONS.items():
+        names = set(inspect.signature(one.perform).parameters)
+        has_resources = one.resources not in (named_by_owner, cluster, own_cluster)
+        is_named = names & {*events._NAMED_BY, events._NAME, *events._CHANGED_BY}
+        if one.is_change and not has_resources and not is_named:
+            silent.append(name)
+    assert silent == []
+
+
 def test_a_sample_is_a_part_of_the_traffic() -> None:
     node = audited(security__audit_reads="0.2")
     node.create("orders")
@@ -142,13 +163,13 @@ def test_authentication_is_written() -> None:
     node.wait(promised(login.answer(b"n,,n=carol,r=abc")))
     with pytest.raises(AuthenticationFailed):
         node.wait(promised(login.answer(b"c=biws,r=abc,p=AAAA")))
-    events = [one for one in events_of(node) if one["class_uid"] == 3002]
-    assert [(one["user"]["name"], one["auth_protocol"]) for one in events] == [
+    logins = [one for one in events_of(node) if one["class_uid"] == 3002]
+    assert [(one["user"]["name"], one["auth_protocol"]) for one in logins] == [
         ("bob", "password"),
         ("", "bearer"),
         ("carol", "SCRAM-SHA-256"),
     ]
-    assert not any("wrong" in json.dumps(one) for one in events)
+    assert not any("wrong" in json.dumps(one) for one in logins)
 
 
 def test_start_and_stop_are_written() -> None:

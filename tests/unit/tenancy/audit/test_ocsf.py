@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,13 +13,27 @@ from goqueue.model.access import ResourceKind as Kind
 from goqueue.model.errors import AuthenticationFailed, TopicExists
 from goqueue.model.session import Session
 from goqueue.tenancy.audit import events
-from goqueue.tenancy.audit.events import TEXT_LENGTH_MAX, Event, Group, all_others, others
+from goqueue.tenancy.audit.events import (
+    RESOURCES_MAX,
+    TEXT_LENGTH_MAX,
+    Event,
+    Group,
+    all_others,
+    others,
+)
 from goqueue.tenancy.audit.merging import Merged
 from goqueue.tenancy.audit.ocsf import Reporter, encode
 
 REPORTER = Reporter(7, "cluster", "1.0")
 ALICE = Session("kafka", "User:alice", "acme", "app-1", "10.0.0.7", mechanism="SCRAM-SHA-256")
 NOBODY = Session("http", client_host="::1")
+
+
+class Change(NamedTuple):
+    name: str
+    value: str
+
+
 ORDERS = Resource(Kind.TOPIC, "orders")
 
 # The required attributes of OCSF 1.3, by class; those of the base event are required of all.
@@ -163,9 +177,24 @@ def test_what_arguments_name_is_named_and_nothing_else() -> None:
         "secret": "secret-2",
         "is_new": True,
         "node": 3,
-        "acls": [acl, "secret-3"],
+        "rules": [acl],
+        "limits": {"producer_byte_rate": 10.0},
+        "changes": [Change("retention_ms", "1h")],
         "group": None,
     }
     named = list(events.named_by("users.create", arguments))
     text = "ALLOW User:bob from * to READ LITERAL TOPIC o"
-    assert named == [("node", "3"), ("user", "bob"), ("acl", text)]
+    assert named == [
+        ("node", "3"),
+        ("user", "bob"),
+        ("setting", "retention_ms 1h"),
+        ("limit", "producer_byte_rate=10.0"),
+        ("rule", text),
+    ]
+
+
+def test_only_some_of_a_long_list_are_named() -> None:
+    many = [Change(f"setting-{number}", "x" * 1_000) for number in range(1_000)]
+    named = list(events.named_by("configs.change_topic", {"changes": many}))
+    assert len(named) == RESOURCES_MAX
+    assert all(len(name) <= TEXT_LENGTH_MAX for _, name in named)
