@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bench.clients.build import Toolbox
 from bench.processes import Load, cpu_seconds, finish_load, run_load, start_load
@@ -23,6 +23,13 @@ FILL_BLOCK = 500
 ONE_CORE_BYTES_MAX = 100
 
 
+class Transport(NamedTuple):
+    """Another listener of a system, and the settings of librdkafka for it."""
+
+    bootstrap: str
+    settings: Mapping[str, str]
+
+
 def produce(
     tools: Toolbox,
     client: str,
@@ -33,10 +40,11 @@ def produce(
     size: int,
     held: int = 0,
     acks: str = "1",
+    over: Transport | None = None,
 ) -> Outcome:
     """Batched produce by librdkafka, from C or from Python, to a topic that holds `held`."""
     command = _client(tools, client, "produce", system, topic, count=count, size=size)
-    return _produce([*command, "--acks", acks], system, topic, held)
+    return _produce([*_reached(command, over), "--acks", acks], system, topic, held)
 
 
 def produce_payload(system: System, topic: Topic, *, count: int, payload: bytes) -> Outcome:
@@ -74,11 +82,18 @@ def _produce(command: Sequence[str], system: System, topic: Topic, held: int) ->
 
 
 def consume(
-    tools: Toolbox, client: str, system: System, topic: Topic, *, count: int, size: int
+    tools: Toolbox,
+    client: str,
+    system: System,
+    topic: Topic,
+    *,
+    count: int,
+    size: int,
+    over: Transport | None = None,
 ) -> Outcome:
     """Read a topic from its beginning by librdkafka, from C or from Python."""
     before = cpu_seconds(system.pid)
-    result = run(_reader(tools, client, system, topic, count=count, size=size))
+    result = run(_reached(_reader(tools, client, system, topic, count=count, size=size), over))
     broker_cpu = cpu_seconds(system.pid) - before
     values = {
         "messages_per_s": result["messages_per_s"],
@@ -234,6 +249,15 @@ def _client(
         *("--partitions", str(topic.partitions), "--count", str(count), "--size", str(size)),
         *("--seconds-max", str(RUN_SECONDS_MAX)),
     ]
+
+
+def _reached(command: Sequence[str], over: Transport | None) -> list[str]:
+    """The same command of the C client, over another listener."""
+    if over is None:
+        return list(command)
+    at = command.index("--brokers") + 1
+    words = [one for name, text in over.settings.items() for one in ("-X", f"{name}={text}")]
+    return [*command[:at], over.bootstrap, *command[at + 1 :], *words]
 
 
 def _reader(

@@ -68,6 +68,11 @@ class Server:
         return self._addresses["http"]
 
     @property
+    def kafka_over_tls(self) -> str:
+        """The address of the Kafka listener with TLS."""
+        return self._addresses["kafka-ssl"]
+
+    @property
     def sqs(self) -> str:
         """The address of the SQS listener."""
         if "sqs" not in self._addresses:
@@ -148,13 +153,17 @@ class KafkaNode:
     name = "Apache Kafka"
     is_storing = True
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, properties: Mapping[str, str] | None = None) -> None:
+        """`properties` may refer to the ports of the node as `{kafka}` and `{controller}`."""
         # Imported here, because only a run that asks for peers needs it.
-        from bench.peers import PeerUnavailable
+        from bench.peers import PeerUnavailable, free_ports
         from bench.peers.kafka import Kafka
 
         home.mkdir(parents=True, exist_ok=True)
-        self._kafka = Kafka(directory=home)
+        ports = free_ports(2)
+        at = {"kafka": f"127.0.0.1:{ports[0]}", "controller": f"127.0.0.1:{ports[1]}"}
+        filled = {name: text.format(**at) for name, text in (properties or {}).items()}
+        self._kafka = Kafka(directory=home, properties=filled, ports=(ports[0], ports[1]))
         try:
             self._kafka.start()
         except PeerUnavailable as error:
@@ -193,13 +202,18 @@ class KafkaNode:
 
 
 def goqueue(
-    name: str, home: Path, settings: Mapping[str, Any], *, checkout: Path = REPOSITORY
+    name: str,
+    home: Path,
+    settings: Mapping[str, Any],
+    *,
+    checkout: Path = REPOSITORY,
+    kafka: str = "127.0.0.1:0",
 ) -> Server:
     """A GoQueue node, not yet started, of this or another checkout that is set up."""
     python = sys.executable if checkout == REPOSITORY else str(checkout / ".venv/bin/python")
     command = [
         *(python, "-m", "goqueue", "serve"),
-        *("--data-dir", str(home / "data"), "--listen-kafka", "127.0.0.1:0"),
+        *("--data-dir", str(home / "data"), "--listen-kafka", kafka),
         *("--listen-http", "127.0.0.1:0", "--listen-registry", "127.0.0.1:0"),
         *("--listen-sqs", "127.0.0.1:0"),
     ]

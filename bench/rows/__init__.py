@@ -26,6 +26,7 @@ from bench.rows import (
     spark,
     sqs,
     startup,
+    tls,
 )
 from bench.session import Session
 
@@ -35,6 +36,7 @@ ROWS: dict[str, Callable[[Session], None]] = {
     "produce": produce.measure,
     "durable": durable.measure,
     "consume": consume.measure,
+    "tls": tls.measure,
     "single": single.measure,
     "http": http.measure,
     "publish": publish.measure,
