@@ -71,3 +71,17 @@ def test_the_folder_of_a_single_node_is_left_alone(tmp_path: Path) -> None:
 def test_senseless_numbers_are_refused(tmp_path: Path, count: int) -> None:
     with pytest.raises(InvalidSettings, match="--shards"):
         plan(settings_in(tmp_path), count)
+
+
+def test_every_listener_moves_and_keeps_its_name_and_security(tmp_path: Path) -> None:
+    settings = settings_in(
+        tmp_path,
+        listeners__kafka="127.0.0.1:9092,out=sasl_ssl://0.0.0.0:9093",
+        listeners__kafka_advertised="out=queue.example:19093",
+        security__tls_certificate="server.pem",
+        security__tls_key="server.key",
+    )
+    first, second = plan(settings, 2)
+    assert first.settings["listeners.kafka"] == "127.0.0.1:9092,out=sasl_ssl://0.0.0.0:9093"
+    assert second.settings["listeners.kafka"] == "127.0.0.1:9094,out=sasl_ssl://0.0.0.0:9095"
+    assert second.settings["listeners.kafka_advertised"] == "out=queue.example:19095"
