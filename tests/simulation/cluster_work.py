@@ -127,10 +127,13 @@ class IdempotentWriter(Client):
         most = 1 if self._is_first else self.in_flight
         if self._node is None:
             self._connect()
+        if self._node is None:
+            self._fail_later(self._round)  # Nothing is sent, so that later nothing is left out.
+            return
         for batch in self._unacked[:most]:
             if not batch.is_out and not batch.is_acked and not self._is_broken:
                 batch.is_out = True
-                self._transmit(batch)
+                self._transmit(batch, self._node)
 
     def _connect(self) -> None:
         """Choose a leader; clients do not go back to one of an earlier epoch (KIP-320)."""
@@ -140,11 +143,8 @@ class IdempotentWriter(Client):
             return
         self._node, self._life, self._leader_epoch = node, node.life, partition.leader_epoch
 
-    def _transmit(self, batch: Batch) -> None:
-        node, turn = self._node, self._round
-        if node is None:
-            self._fail_later(turn)
-            return
+    def _transmit(self, batch: Batch, node: ClusterNode) -> None:
+        turn = self._round
         self.world.clock.call_later(TIMEOUT_MS, partial(self._time_out, batch, turn))
         life = self._life
 
