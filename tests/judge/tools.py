@@ -17,6 +17,7 @@ from bench.peers.maven import fetch_jars
 TOOL_SECONDS_MAX = 120
 _TOOLS = "org.apache.kafka.tools"
 CLASSES = {
+    "kafka-acls": f"{_TOOLS}.AclCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-features": f"{_TOOLS}.FeatureCommand",
