@@ -9,7 +9,7 @@ from goqueue.broker.redrives.jobs import JOBS_KEPT_MAX, RETRY_MS
 from goqueue.delivery.redrive import LetterFilter, Redrive, RedriveOrder
 from goqueue.loop.promise import promised
 from goqueue.model.batch import Record
-from goqueue.model.dead_letters import read_origin
+from goqueue.model.dead_letters import Origin, read_origin, write_origin
 from goqueue.model.errors import (
     GoQueueError,
     RedriveActive,
@@ -17,6 +17,7 @@ from goqueue.model.errors import (
     UnknownRedrive,
     UnknownTopic,
 )
+from goqueue.model.session import Session, pack_session, unpack_session
 from tests.unit.broker.node import Node
 
 TOPIC = "orders"
@@ -296,3 +297,41 @@ def test_the_oldest_of_many_ended_jobs_are_forgotten(morgue: Morgue) -> None:
     morgue.restart()
     with pytest.raises(UnknownRedrive):
         morgue.broker.redrives.get(TOPIC, first.id)
+
+
+# Who started a job
+
+
+def test_letters_go_only_where_the_one_who_started_the_job_may_write(morgue: Morgue) -> None:
+    """A dead-letter topic may have letters of several topics, and anybody can forge their origin."""
+    dead = morgue.dead_count()
+    morgue.create("vault")
+    origin = Origin("vault", 0, 0, "shop", "poison", 1, 1)
+    forged = Record(None, b"forged", write_origin(origin))
+    morgue.wait(morgue.broker.publish(DEAD, [forged]))
+    session = pack_session(Session("test", principal="User:alice"))
+    asked: list[tuple[bytes, str]] = []
+
+    def may_write(started_by: bytes, topic: str) -> bool:
+        asked.append((started_by, topic))
+        return topic == TOPIC
+
+    morgue.broker.redrives.may_write = may_write
+    started = morgue.broker.redrives.start(TOPIC, RedriveOrder(), started_by=session)
+    job = morgue.finish(morgue.wait(started))
+    assert (job.moved, job.failed) == (dead, 1)
+    assert "may not write" in job.problem
+    assert "vault" not in job.problem
+    assert morgue.values("vault") == []
+    assert set(asked) == {(session, TOPIC), (session, "vault")}
+
+
+def test_the_rights_of_who_started_a_job_hold_after_a_restart(morgue: Morgue) -> None:
+    morgue.kill_messages("a", "b", "c")
+    session = Session("test", principal="User:alice")
+    start = morgue.broker.redrives.start(
+        TOPIC, RedriveOrder(rate_per_s=1), started_by=pack_session(session)
+    )
+    job = morgue.wait(start)
+    morgue.restart()
+    assert unpack_session(morgue.broker.redrives.get(TOPIC, job.id).started_by) == session
