@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from goqueue.loop.clock import Clock
@@ -90,18 +91,29 @@ class Meter:
         self._requests = rates.get(REQUESTS, ())
         self._time = rates.get(REQUEST_PERCENTAGE, ())
         self._mutations = rates.get(MUTATIONS, ())
+        # Small batches are charged together: up to what may be written in a millisecond.
+        self._uncharged = 0
+        self._slack = min((one.limit for one in self._produced), default=inf) / 1_000
         self._storage = storage
         self.counts_produced = bool(self._produced_messages)
         self.counts_consumed = bool(self._consumed_messages)
         self.counts_requests = bool(self._requests)
         self.measures_time = bool(self._time)
+        # Whether requests cost nothing besides the batches that they have.
+        self.is_plain = not (self.counts_requests or self.measures_time)
+
+    def expire(self) -> None:
+        """Let those that use it request a new one."""
+        self.is_stale, self.is_plain = True, False
 
     # Charges
 
     def produced(self, size: int, count: int) -> None:
         """Charge stored batches: their bytes and, if `counts_produced`, their records."""
-        if self._produced:
-            self._take(self._produced, size)
+        self._uncharged += size
+        if self._uncharged > self._slack:
+            size_total, self._uncharged = self._uncharged, 0
+            self._take(self._produced, size_total)
         if count and self._produced_messages:
             self._take(self._produced_messages, count)
         if self._storage is not None:

@@ -79,7 +79,7 @@ class Quotas:
         self._swept_ms = clock.now_ms()
         # The meter of those that must request a new one.
         self.stale = Meter(self._environment, NOBODY, {})
-        self.stale.is_stale = True
+        self.stale.expire()
         log.on_applied(self._applied)
         self._rebuild()
 
@@ -121,7 +121,7 @@ class Quotas:
 
     def _drop_meters(self) -> None:
         for meter in self._meters.values():
-            meter.is_stale = True
+            meter.expire()
         self._meters.clear()
 
     def _renew_counts(self) -> None:
@@ -342,7 +342,7 @@ class Quotas:
         self._swept_ms = now_ms
         for identity, meter in list(self._meters.items()):
             if now_ms - meter.used_ms >= SWEEP_MS:
-                meter.is_stale = True
+                meter.expire()
                 del self._meters[identity]
         in_use = {one.key for meter in self._meters.values() for one in meter.rates}
         for key, rate in list(self.rates.items()):

@@ -141,7 +141,7 @@ class Application:
         """Call the handler of an operation; anything it raises is in the promise."""
         limits = self.front.gate.meter(call.session)
         try:
-            if limits is not None:
+            if limits is not None and not operation.is_early:
                 limits.admit_request()
             if not self.front.is_ready and not operation.is_early:
                 raise NodeStarting(self.front.waits_for)

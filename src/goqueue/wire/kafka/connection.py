@@ -211,8 +211,9 @@ class Connection:
         """Handle the complete requests at the start of `data`; return how many bytes they have."""
         at, end, front = 0, len(data), self._front
         gatherer, one_by_one = front.gatherer, 0
-        is_metered = self.grants.meter is not None
-        if is_metered:
+        meter = self.grants.meter
+        is_counted = meter is not None and not meter.is_plain
+        if is_counted:
             self._begin()
         while end - at >= 4 and not self.is_closed and not self.is_blocked:
             if one_by_one:
@@ -223,7 +224,7 @@ class Connection:
                 )
                 if run is not None and gatherer.take(self, data, at, run):
                     at = run[0]
-                    if is_metered:
+                    if is_counted:
                         self._count(run[2])
                         self._settle()
                     continue
@@ -247,11 +248,11 @@ class Connection:
                 break
             if self.round_heard == gatherer.rounds:
                 gatherer.store()  # Earlier requests of this client come first.
-            if is_metered:
+            if is_counted:
                 self._count(1)
             self._handle(data[at + 4 : stop])
             at = stop
-            if is_metered:
+            if meter is not None:
                 self._settle()
         return at
 

@@ -15,7 +15,7 @@ from functools import cache, partial
 from struct import Struct, calcsize
 from typing import TYPE_CHECKING, NamedTuple
 
-from goqueue.broker.gate.grants import Grants, Meter, RunLimits, Stored, Writer
+from goqueue.broker.gate.grants import Grants, RunLimits, Stored, Writer
 from goqueue.model.batch import read_header
 from goqueue.model.errors import GoQueueError
 from goqueue.model.runs import Piece, are_plain
@@ -324,17 +324,6 @@ class _Load:
 _Place = tuple[_Load, Layout]
 
 
-class _Charge:
-    """What clients of one identity have sent in this round."""
-
-    __slots__ = ("connections", "count", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.count = 0  # of records
-        self.connections: list[Connection] = []
-
-
 class Gatherer:
     """Collects the batches of an iteration, and stores them at its end or when there are enough."""
 
@@ -345,7 +334,6 @@ class Gatherer:
         self._data = memoryview(bytearray(TURN_BYTES_MAX))
         self._filled = 0
         self._is_turn_running = False
-        self._charges: dict[Meter, _Charge] = {}
         # The number of stores so far. A connection records the number when it was last used here.
         self.rounds = 0
 
@@ -371,8 +359,9 @@ class Gatherer:
         for share, (load, layout) in zip(shares, places, strict=True):
             load.add(answers, layout, share, shift, acks)
         if meter is not None:
-            count = _records_in(data, shares) if meter.counts_produced else 0
-            self._charge(meter, connection, size, count)
+            meter.produced(size, _records_in(data, shares) if meter.counts_produced else 0)
+            if meter.owed_ms:
+                connection.mute(meter.take_wait())
         connection.stand_in_line(answers)
         connection.round_heard = self.rounds
         if not self._is_turn_running:
@@ -384,32 +373,11 @@ class Gatherer:
         """Store what has been collected."""
         if not self._filled:
             return
-        if self._charges:
-            self._settle()
         loads, data = self._loads, self._data[: self._filled]
         self._loads, self._places, self._filled = {}, {}, 0
         self.rounds += 1
         for load in loads.values():
             load.store(data)
-
-    def _charge(self, meter: Meter, connection: Connection, size: int, count: int) -> None:
-        """Note what to charge: once for all batches of a client in this round."""
-        known = self._charges.get(meter)
-        if known is None:
-            known = self._charges[meter] = _Charge()
-        known.size += size
-        known.count += count
-        known.connections.append(connection)
-
-    def _settle(self) -> None:
-        """Charge the batches of this round, and mute the connections of those that sent much."""
-        charges, self._charges = self._charges, {}
-        for meter, charge in charges.items():
-            meter.produced(charge.size, charge.count)
-            wait_ms = meter.take_wait()
-            if wait_ms:
-                for connection in charge.connections:
-                    connection.mute(wait_ms)
 
     def _end_turn(self) -> None:
         self._is_turn_running = False

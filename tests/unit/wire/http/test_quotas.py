@@ -126,6 +126,7 @@ def test_requests_over_the_rate_get_429(client: Client) -> None:
     statuses = [client.send("GET", "/v1/topics").status for _ in range(6)]
     assert statuses[:3] == [200] * 3
     assert statuses[-1] == 429
+    assert client.send("GET", "/v1/admin/cluster/health").status == 200
 
 
 def test_a_full_tenant_gets_403_and_no_retry_header(client: Client) -> None:
