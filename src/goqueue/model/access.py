@@ -122,12 +122,14 @@ class AclFilter(msgspec.Struct, frozen=True):
     permission: Permission | None = None
 
     def matches(self, rule: Acl) -> bool:
+        # It is applied to all rules of a cluster, so what excludes most comes first.
         return (
-            self.kind in (None, rule.kind)
-            and self.principal in (None, rule.principal)
-            and self.host in (None, rule.host)
-            and self.action in (None, rule.action)
-            and self.permission in (None, rule.permission)
+            (self.principal is None or self.principal == rule.principal)
+            and (self.name is None or self.pattern in _WIDE or self.name == rule.name)
+            and (self.kind is None or self.kind is rule.kind)
+            and (self.action is None or self.action is rule.action)
+            and (self.permission is None or self.permission is rule.permission)
+            and (self.host is None or self.host == rule.host)
             and self._matches_name(rule)
         )
 

@@ -303,7 +303,7 @@ def test_the_oldest_of_many_ended_jobs_are_forgotten(morgue: Morgue) -> None:
 
 
 def test_letters_go_only_where_the_one_who_started_the_job_may_write(morgue: Morgue) -> None:
-    """A dead-letter topic may have letters of several topics, and anybody can forge their origin."""
+    """A dead-letter topic may have letters of several topics, and origins can be forged."""
     dead = morgue.dead_count()
     morgue.create("vault")
     origin = Origin("vault", 0, 0, "shop", "poison", 1, 1)
