@@ -1,0 +1,273 @@
+"""Rotation under load: passwords, keys and certificates change, and no message is lost.
+
+Stock clients write over every front end while the credentials that they use are replaced, the old
+ones are deleted, and the node gets another certificate. Sessions of Kafka clients last a second, so
+each of them authenticates with the new credentials.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import confluent_kafka
+import httpx
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from goqueue.client import ClientSettings, LogClient, Position, SaslSettings, TlsSettings
+from tests.integration.waiting import eventually
+
+from .encrypted import EncryptedBroker
+
+SESSION_MS = 1_000
+PASSWORDS = ("planted-First-passw0rd", "planted-Second-passw0rd")
+PAUSE_S = 0.01
+
+pytestmark = pytest.mark.single_node("the certificates are those of one node")
+
+
+class Credentials:
+    """What the clients of one user log in with now."""
+
+    def __init__(self, node: EncryptedBroker) -> None:
+        self._node = node
+        node.run("user", "create", "ann", "--password-file", "-", stdin=PASSWORDS[0])
+        self.password = PASSWORDS[0]
+        self.api_key = self._create("api")
+        self.access_key = self._create("access")
+
+    def _create(self, kind: str) -> dict[str, str]:
+        made, _ = self._node.run("key", "create", "ann", "--kind", kind, "-o", "json")
+        found: dict[str, str] = json.loads(made)
+        return found
+
+    def rotate(self) -> None:
+        """Replace all of them; the old keys are deleted once nobody uses them."""
+        self._node.run("user", "set-password", "ann", "--password-file", "-", stdin=PASSWORDS[1])
+        self.password = PASSWORDS[1]
+        old = self.api_key, self.access_key
+        rotated, _ = self._node.run(
+            "key", "rotate", self.api_key["id"], "--overlap", "1h", "-o", "json"
+        )
+        self.api_key = json.loads(rotated)
+        self.access_key = self._create("access")
+        time.sleep(20 * PAUSE_S)  # Requests that were sent with the old keys are answered.
+        for key in old:
+            self._node.run("key", "delete", key["id"], "--yes")
+
+
+class Writer(threading.Thread):
+    """Writes numbers until it is told to stop; `acknowledged` are those that must be there."""
+
+    def __init__(self, write: Callable[[int], None], end: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: list[int] = []
+        self.error: BaseException | None = None
+        self._write = write
+        self._end = end
+
+    def run(self) -> None:
+        number = 0
+        try:
+            while not self._end.is_set():
+                self._write(number)
+                self.acknowledged.append(number)
+                number += 1
+                time.sleep(PAUSE_S)
+        except BaseException as error:  # shown by the test
+            self.error = error
+
+
+class Clients:
+    """A stock client of each front end, whose writes return when the broker has acknowledged."""
+
+    def __init__(self, node: EncryptedBroker, credentials: Credentials) -> None:
+        self._node = node
+        self._credentials = credentials
+        self._sqs: tuple[str, Any] = ("", None)
+        self._http = httpx.Client(
+            base_url=node.http, verify=ssl.create_default_context(cafile=node.ca_file), timeout=20
+        )
+        self._confluent = confluent_kafka.Producer(
+            {**self._librdkafka(), "enable.idempotence": True, "linger.ms": 0}
+        )
+        settings = ClientSettings(
+            tls=TlsSettings(node.ca_file),
+            sasl=SaslSettings("SCRAM-SHA-256", "ann", lambda: credentials.password),
+        )
+        self._log = LogClient(node.bootstrap, settings)
+        self._producer = self._log.producer()
+
+    def writes(self) -> dict[str, Callable[[int], None]]:
+        return {
+            "confluent": self._by_confluent,
+            "log": self._by_log,
+            "http": self._by_http,
+            "sqs": self._by_sqs,
+        }
+
+    def use_new_password(self) -> None:
+        """librdkafka is told; the other clients ask."""
+        self._confluent.set_sasl_credentials("ann", self._credentials.password)
+
+    def close(self) -> None:
+        self._producer.close()
+        self._log.close()
+        self._http.close()
+
+    def _librdkafka(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self._node.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": self._node.ca_file,
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "ann",
+            "sasl.password": self._credentials.password,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+
+    def _by_confluent(self, number: int) -> None:
+        failed: list[Any] = []
+        self._confluent.produce(
+            "confluent", b"%d" % number, on_delivery=lambda error, _: error and failed.append(error)
+        )
+        assert self._confluent.flush(30) == 0, "not acknowledged in time"
+        assert not failed, failed
+
+    def _by_log(self, number: int) -> None:
+        self._producer.send("log", b"%d" % number)
+        self._producer.flush()
+
+    def _by_http(self, number: int) -> None:
+        answer = self._http.post(
+            "/v1/topics/http/publish",
+            json={"value": str(number)},
+            headers={"authorization": f"Bearer {self._credentials.api_key['secret']}"},
+        )
+        assert answer.status_code in (200, 201), answer.text
+
+    def _by_sqs(self, number: int) -> None:
+        key = self._credentials.access_key
+        if key["id"] != self._sqs[0]:
+            self._sqs = key["id"], sqs_client(self._node, key)
+        sqs = self._sqs[1]
+        url = sqs.get_queue_url(QueueName="letters")["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+
+
+def sqs_client(node: EncryptedBroker, key: dict[str, str]) -> Any:
+    return boto3.client(
+        "sqs",
+        endpoint_url=node.sqs,
+        region_name="us-east-1",
+        aws_access_key_id=key["id"],
+        aws_secret_access_key=key["secret"],
+        verify=node.ca_file,
+        config=Config(retries={"max_attempts": 1}),
+    )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[EncryptedBroker]:
+    made = EncryptedBroker(tmp_path, {"security.connections_max_reauth_ms": SESSION_MS})
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def serial_of(node: EncryptedBroker, address: str) -> bytes:
+    """The certificate that a listener shows."""
+    host, _, port = address.rpartition(":")
+    context = ssl.create_default_context(cafile=node.ca_file)
+    with (
+        socket.create_connection((host, int(port)), 10) as plain,
+        context.wrap_socket(plain, server_hostname=host) as encrypted,
+    ):
+        return encrypted.getpeercert(binary_form=True) or b""
+
+
+def test_credentials_and_certificates_change_under_load(node: EncryptedBroker) -> None:
+    credentials = Credentials(node)
+    for topic in ("confluent", "log", "http"):
+        node.run("topic", "create", topic)
+    sqs_client(node, credentials.access_key).create_queue(QueueName="letters")
+    old_key, old_access = credentials.api_key, credentials.access_key
+    clients, end = Clients(node, credentials), threading.Event()
+    writers = {name: Writer(write, end) for name, write in clients.writes().items()}
+    listeners = [one.rpartition("//")[2] for one in (node.bootstrap, node.http, node.sqs)]
+    before = {one: serial_of(node, one) for one in listeners}
+    try:
+        for writer in writers.values():
+            writer.start()
+        progress(writers, 20)
+        credentials.rotate()
+        clients.use_new_password()
+        progress(writers, 20)
+        node.new_certificate()
+        for one in listeners:
+            eventually(
+                lambda one=one: serial_of(node, one) != before[one],  # type: ignore[misc]
+                because=f"{one} shows the new certificate",
+                within=20,
+            )
+        time.sleep(1.5 * SESSION_MS / 1000)  # Every session of Kafka clients was renewed since.
+        progress(writers, 20)
+    finally:
+        end.set()
+        for writer in writers.values():
+            writer.join(40)
+        clients.close()
+    check_refused(node, old_key, old_access)
+    check_all_there(node, credentials, writers)
+
+
+def progress(writers: dict[str, Writer], count: int) -> None:
+    """Wait until each writer has written some more."""
+    wanted = {name: len(one.acknowledged) + count for name, one in writers.items()}
+
+    def is_done() -> bool:
+        for name, one in writers.items():
+            assert one.error is None, f"{name}: {one.error!r}"
+        return all(len(one.acknowledged) >= wanted[name] for name, one in writers.items())
+
+    eventually(is_done, because="all clients write", within=40)
+
+
+def check_refused(node: EncryptedBroker, api: dict[str, str], access: dict[str, str]) -> None:
+    """What was replaced is worth nothing any more."""
+    header = {"authorization": f"Bearer {api['secret']}"}
+    context = ssl.create_default_context(cafile=node.ca_file)
+    answer = httpx.get(f"{node.http}/v1/whoami", headers=header, verify=context)
+    assert answer.status_code == 401
+    with pytest.raises(ClientError):
+        sqs_client(node, access).list_queues()
+    login = {"GOQUEUE_USER": "ann", "GOQUEUE_PASSWORD": PASSWORDS[0]}
+    _, said = node.run("topic", "list", code=1, **login)
+    assert "refused the credentials" in said
+
+
+def check_all_there(
+    node: EncryptedBroker, credentials: Credentials, writers: dict[str, Writer]
+) -> None:
+    settings = ClientSettings(
+        tls=TlsSettings(node.ca_file),
+        sasl=SaslSettings("SCRAM-SHA-512", "ann", credentials.password),
+    )
+    with LogClient(node.bootstrap, settings) as client:
+        for name, writer in writers.items():
+            topic = "letters" if name == "sqs" else name
+            reader = client.reader([topic], Position.earliest(), until=Position.latest())
+            found = [int(one.value or b"") for one in reader.records()]
+            assert sorted(found) == writer.acknowledged, name
