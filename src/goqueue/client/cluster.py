@@ -21,6 +21,7 @@ from goqueue.client.errors import (
     ConnectionLost,
     ErrorContext,
     HungUp,
+    SecretRefused,
     Unreachable,
     check,
 )
@@ -44,6 +45,7 @@ TRANSACTION_KEY = 1
 NO_NODE = -1
 # Waiting does not create a missing topic, except right after its creation was requested.
 MISSING = (UnknownTopic, UnknownPartition)
+_FINAL_AT_FIRST = (Unreachable, HungUp, SecretRefused)
 
 
 class Link(Protocol):
@@ -297,9 +299,9 @@ class Cluster:
     ) -> bool:
         """Whether the same call may succeed later."""
         # A broker that never responded is more likely a wrong address, or a listener that requires
-        # TLS or credentials, than a restart.
-        is_wrong_address = isinstance(error, Unreachable | HungUp) and not self._was_reached
-        return error.retryable and not isinstance(error, final) and not is_wrong_address
+        # TLS or credentials, than a restart; a secret that never worked is a wrong one.
+        is_first = not self._was_reached and isinstance(error, _FINAL_AT_FIRST)
+        return error.retryable and not isinstance(error, final) and not is_first
 
     def backoff(self) -> Backoff:
         """A new series of waits between attempts."""

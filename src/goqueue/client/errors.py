@@ -65,6 +65,16 @@ class TlsFailed(GoQueueError):
     code = "tls_failed"
 
 
+class SecretRefused(model.AuthenticationFailed):
+    """The broker refused a secret that a function returned: the next one may be right.
+
+    While a password is rotated, the broker and the clients do not learn of it at the same moment.
+    """
+
+    code = "secret_refused"
+    retryable = True
+
+
 class ErrorContext(NamedTuple):
     """The resource that a request was about, for the text of its error."""
 

@@ -50,19 +50,15 @@ class Credentials:
         found: dict[str, str] = json.loads(made)
         return found
 
-    def rotate(self) -> None:
-        """Replace all of them; the old keys are deleted once nobody uses them."""
+    def rotate(self) -> list[str]:
+        """Replace all of them; the ids of the old keys."""
         self._node.run("user", "set-password", "ann", "--password-file", "-", stdin=PASSWORDS[1])
         self.password = PASSWORDS[1]
-        old = self.api_key, self.access_key
-        rotated, _ = self._node.run(
-            "key", "rotate", self.api_key["id"], "--overlap", "1h", "-o", "json"
-        )
+        old = [self.api_key["id"], self.access_key["id"]]
+        rotated, _ = self._node.run("key", "rotate", old[0], "--overlap", "1h", "-o", "json")
         self.api_key = json.loads(rotated)
         self.access_key = self._create("access")
-        time.sleep(20 * PAUSE_S)  # Requests that were sent with the old keys are answered.
-        for key in old:
-            self._node.run("key", "delete", key["id"], "--yes")
+        return old
 
 
 class Writer(threading.Thread):
@@ -212,8 +208,11 @@ def test_credentials_and_certificates_change_under_load(node: EncryptedBroker) -
         for writer in writers.values():
             writer.start()
         progress(writers, 20)
-        credentials.rotate()
+        old_ids = credentials.rotate()
         clients.use_new_password()
+        progress(writers, 2)  # Whatever was sent with the old keys is answered.
+        for key_id in old_ids:
+            node.run("key", "delete", key_id, "--yes")
         progress(writers, 20)
         node.new_certificate()
         for one in listeners:

@@ -9,11 +9,12 @@ from goqueue.client.errors import (
     NONE,
     SASL_AUTHENTICATION_FAILED,
     UNSUPPORTED_SASL_MECHANISM,
+    SecretRefused,
     check,
 )
 from goqueue.client.security.mechanisms import begin
 from goqueue.client.security.settings import SaslSettings
-from goqueue.model.errors import AuthenticationFailed
+from goqueue.model.errors import AuthenticationFailed, TooManyFailures
 from goqueue.wire.kafka.messages import sasl_authenticate, sasl_handshake
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def log_in(connection: Connection, settings: SaslSettings) -> int:
         request = sasl_authenticate.SaslAuthenticateRequest(message)
         response = connection.call(sasl_authenticate, request)
         if response.error_code == SASL_AUTHENTICATION_FAILED:
-            raise AuthenticationFailed(
-                _refusal(connection.address, settings, response.error_message)
-            )
+            raise _refusal(connection.address, settings, response.error_message or "")
         check(response.error_code, response.error_message)
         lifetime_ms = response.session_lifetime_ms
         message = mechanism.answer(response.auth_bytes)
@@ -60,9 +59,13 @@ def _choose(connection: Connection, mechanism: str) -> None:
     check(response.error_code)
 
 
-def _refusal(address: object, settings: SaslSettings, text: str | None) -> str:
+def _refusal(address: object, settings: SaslSettings, reason: str) -> AuthenticationFailed:
     whose = f"user {settings.username!r}" if settings.username else "this token"
-    return (
+    text = (
         f"{address} refused the credentials of {whose} with {settings.mechanism}: "
-        f"{text or 'no reason given'}"
+        f"{reason or 'no reason given'}"
     )
+    if reason.startswith(TooManyFailures.beginning):
+        return TooManyFailures.with_text(text)
+    is_rotated = callable(settings.password) or callable(settings.token)
+    return SecretRefused(text) if is_rotated else AuthenticationFailed(text)

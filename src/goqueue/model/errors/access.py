@@ -58,11 +58,12 @@ class TooManyFailures(AuthenticationFailed):
 
     code = "too_many_authentication_failures"
     retryable = True
+    beginning = "Too many failed attempts"  # by which clients recognise it: Kafka has one code
 
     def __init__(self, wait_ms: int) -> None:
         self.wait_ms = wait_ms
         seconds = (wait_ms + 999) // 1000
-        super().__init__(f"Too many failed attempts; try again in {seconds} s.")
+        super().__init__(f"{self.beginning}; try again in {seconds} s.")
 
 
 class InvalidCredential(GoQueueError):

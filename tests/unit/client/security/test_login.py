@@ -9,12 +9,13 @@ from typing import ClassVar
 import pytest
 
 from goqueue.client.addresses import Address
+from goqueue.client.cluster import Cluster
 from goqueue.client.connection import Connection
-from goqueue.client.errors import HungUp, TlsFailed
+from goqueue.client.errors import HungUp, SecretRefused, TlsFailed
 from goqueue.client.security import SaslSettings
 from goqueue.client.settings import ClientSettings
 from goqueue.model.credentials import ScramMechanism
-from goqueue.model.errors import AuthenticationFailed
+from goqueue.model.errors import AuthenticationFailed, TooManyFailures
 from goqueue.tenancy.scram import ScramConversation, make_verifier
 from goqueue.wire.kafka.headers import decode_request_header, encode_response_header
 from goqueue.wire.kafka.messages import (
@@ -40,6 +41,7 @@ class SaslSocket:
         self.requests: list[str] = []
         self.alert = b""
         self.hangs_up_at = ""
+        self.refusal = "Not you."
         self._talk: ScramConversation | None = None
         self._out = bytearray()
 
@@ -89,7 +91,7 @@ class SaslSocket:
         try:
             answer = self._talk.answer(bytes(message))
         except AuthenticationFailed:
-            response = sasl_authenticate.SaslAuthenticateResponse(58, "Not you.")
+            response = sasl_authenticate.SaslAuthenticateResponse(58, self.refusal)
         else:
             lifetime_ms = self.lifetime_ms if self._talk.is_done else 0
             response = sasl_authenticate.SaslAuthenticateResponse(0, None, answer, lifetime_ms)
@@ -178,6 +180,25 @@ def test_a_password_that_was_changed_ends_the_connection(monkeypatch: pytest.Mon
     with pytest.raises(AuthenticationFailed):
         connection.call(list_groups, list_groups.ListGroupsRequest())
     assert not connection.is_open
+
+
+def test_a_secret_from_a_function_may_be_refused_while_it_is_rotated() -> None:
+    sasl = SaslSettings("SCRAM-SHA-512", "ann", lambda: "wrong-one")
+    with pytest.raises(SecretRefused) as caught:
+        connected(SaslSocket(), sasl)
+    assert caught.value.retryable
+    cluster = Cluster("queue.example:9093")
+    assert not cluster.is_worth_retrying(caught.value)
+    cluster._was_reached = True
+    assert cluster.is_worth_retrying(caught.value)
+
+
+def test_a_client_that_has_to_wait_waits() -> None:
+    sock = SaslSocket()
+    sock.refusal = str(TooManyFailures(1_000))
+    with pytest.raises(TooManyFailures) as caught:
+        connected(sock, SaslSettings("SCRAM-SHA-512", "ann", "wrong-one"))
+    assert Cluster("queue.example:9093").is_worth_retrying(caught.value)
 
 
 def test_a_session_without_an_end_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
