@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.access.matrix import (
     COLUMNS,
     check_exact_rules,
+    check_other_tenant,
     check_refusals,
     send_allowed,
 )
@@ -39,6 +40,15 @@ def scene_of_three_nodes(seed: int) -> tuple[ClusterWorld, Scene]:
 def test_who_is_not_allowed_learns_nothing_and_does_nothing(column: str, number: int) -> None:
     world, scene = scene_of_three_nodes(number)
     assert check_refusals(scene, COLUMNS[column], world.nodes[number].broker) == []
+
+
+def test_another_tenant_learns_nothing_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, scene = scene_of_three_nodes(2)
+    # It creates topics of the same name again, which the watch takes for one topic.
+    monkeypatch.setattr(world.watch, "check", lambda: None)
+    assert check_other_tenant(scene, world.nodes[2].broker) == []
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)

@@ -1,7 +1,9 @@
 """The matrix of access: every request of every front end × who sends it.
 
-A column says who sends the requests. To add one, such as a user of another tenant, add it to
-`COLUMNS`: how access is controlled, and what is answered although nothing is allowed.
+A column says who sends the requests. To add one, add it to `COLUMNS`: how access is controlled, and
+what is answered although nothing is allowed. A user of another tenant has a column of its own kind:
+it may do everything there, so its requests are answered, but must neither show nor change what the
+default tenant has.
 """
 
 from __future__ import annotations
@@ -11,10 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from goqueue.broker import Broker
 from goqueue.broker.gate.operation import Authoriser
+from goqueue.model.session import ConnectedClient, Session
+from goqueue.model.tenants import prefix_of_tenant
 from tests.simulation.access.requests import CASES, Case
-from tests.simulation.access.scene import HIDDEN_NAMES, Exactly, Recorder, Scene
+from tests.simulation.access.scene import BUILDER, HIDDEN_NAMES, Exactly, Recorder, Scene
+
+TENANT = "other"
+PREFIX = prefix_of_tenant(TENANT).encode()
 
 # What everybody may know who has reached the node.
 PUBLIC = {
@@ -88,6 +97,38 @@ def check_refusals(scene: Scene, column: Column, broker: Broker) -> list[str]:
             faults.append(f"{case} has an effect")
             before = after
     return faults
+
+
+def check_other_tenant(scene: Scene, broker: Broker) -> list[str]:
+    """Send every request as a user of another tenant who may do everything there."""
+    scene.world.wait(broker.gate.tenants.create(BUILDER, tenant=TENANT))
+    scene.control(lambda _: Recorder())
+    for each in scene.brokers:
+        _connect_as_tenant(each)
+    before, faults = scene.fingerprint_besides(TENANT), []
+    for case in CASES:
+        answer = case.send(scene, broker, False)
+        leaked = [one for one in HIDDEN_NAMES if one in answer.data]
+        if leaked or PREFIX in answer.data:
+            faults.append(f"{case} reveals {leaked or PREFIX}: {answer.data[:400]!r}")
+        after = scene.fingerprint_besides(TENANT)
+        if after != before:
+            faults.append(f"{case} has an effect on another tenant")
+            before = after
+    own = [one.name for one in broker.topics if one.name.startswith(PREFIX.decode())]
+    assert own, "the requests were those of another tenant"
+    return faults
+
+
+def _connect_as_tenant(broker: Broker) -> None:
+    """Give every new connection the session of a user of the tenant."""
+    authentication = broker.gate.authentication
+    connect = authentication.session
+
+    def session(client: ConnectedClient) -> Session:
+        return msgspec.structs.replace(connect(client), tenant=TENANT)
+
+    authentication.session = session  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from goqueue.broker.gate.areas.named_queues import NamedQueueSpec, Posting
 from goqueue.broker.gate.areas.queues import QueueSettings
 from goqueue.broker.gate.areas.schemas import Request, read_subject
 from goqueue.broker.gate.areas.users import KeyKind
+from goqueue.cluster.facts import JobFact, NextProducerId, PartitionFact, RoutingFact, TopicFact
+from goqueue.cluster.identity_facts import KeyFact, KeyUseFact, TenantFact, UserFact
 from goqueue.groups import CommitOffsets, ConsumerHeartbeat, OffsetToCommit
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import (
@@ -29,7 +31,9 @@ from goqueue.model.access import (
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import Origin, write_origin
+from goqueue.model.names import INTERNAL_TOPICS
 from goqueue.model.session import ANONYMOUS, Session
+from goqueue.model.tenants import prefix_of_tenant
 from goqueue.tenancy.acls import AccessControl, Who
 from goqueue.wire.sqs.front_end import SqsRules
 from goqueue.wire.sqs.queue_attributes import with_defaults
@@ -48,6 +52,10 @@ HIDDEN_NAMES = (
     b"hidden-value",
     PAYLOAD,
 )
+
+
+# Entries that name a topic or a tenant by its id only, or are shared by all tenants.
+_OF_OTHERS = (NextProducerId, PartitionFact, RoutingFact, TenantFact, JobFact)
 
 
 class Surroundings(Protocol):
@@ -123,6 +131,29 @@ class Scene:
             if one.name.topic != "__audit"
         ]
         return (metadata.snapshot(), tuple(logs))
+
+    def fingerprint_besides(self, tenant: str) -> tuple[object, ...]:
+        """What changes if anything is done to what does not belong to a tenant."""
+        metadata = self.brokers[0].topics.facts.log.metadata
+        mark = prefix_of_tenant(tenant)
+        facts = [
+            one
+            for one in metadata.facts()
+            if mark not in repr(one)
+            and not isinstance(one, _OF_OTHERS)
+            and not (isinstance(one, TopicFact) and one.name in INTERNAL_TOPICS)
+            and not (isinstance(one, UserFact | KeyFact | KeyUseFact))
+        ]
+        users = {name for name, one in metadata.users.items() if one.tenant != tenant}
+        logs = [
+            (one.name, one.log.end_offset, one.log.start_offset)
+            for each in self.brokers
+            for one in each.topics.partitions()
+            if one.name.topic not in INTERNAL_TOPICS
+            and not one.name.topic.startswith(mark)
+            and not one.name.topic.startswith("__")
+        ]
+        return (facts, users, logs)
 
     @property
     def _gate(self) -> Any:

@@ -13,6 +13,7 @@ from tests.simulation.access.matrix import (
     COLUMNS,
     Allowed,
     check_exact_rules,
+    check_other_tenant,
     check_refusals,
     operations_used,
     send_allowed,
@@ -63,6 +64,11 @@ OFFERED: set[str] = set()
 def test_who_is_not_allowed_learns_nothing_and_does_nothing(column: str) -> None:
     node, scene = scene_of_one_node()
     assert check_refusals(scene, COLUMNS[column], node.broker) == []
+
+
+def test_another_tenant_learns_nothing_and_changes_nothing() -> None:
+    node, scene = scene_of_one_node()
+    assert check_other_tenant(scene, node.broker) == []
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
