@@ -24,6 +24,7 @@ from typing import (
 import msgspec
 
 from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Arguments, Operation
+from goqueue.broker.gate.waiting import CANCELLATION
 from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
 from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.errors import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 ANSWER_MS = 30_000  # for the owner to answer, in addition to the wait time of the client
 HANDOVER_MS_MAX = 5_000  # longer than it takes to detect that a node has failed
 HANDOVER_RETRY_MS = 50
-CANCELLATION = "cancellation"  # the argument that is not sent
 
 _MOVING = (NoOwner, NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 

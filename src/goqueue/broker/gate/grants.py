@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from goqueue.broker.gate.views import FetchDone, FetchedData, Waiting
 from goqueue.broker.publishing.split_batches import Split
 from goqueue.broker.quotas.meters import Meter
-from goqueue.broker.reading.fetching import Wanted
+from goqueue.broker.reading.fetching import Fetched, Wanted
 from goqueue.broker.transactions.joining import Joining
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import HEADER_BYTES, read_header
@@ -140,12 +140,32 @@ class Grants:
     ) -> Waiting:
         """Read from places that readers returned, now or when there is enough data."""
         meter = self.meter
+        if self._authoriser.policy is not None:
+            done = self._checked_again(done)
         if meter is not None:
             bytes_max = meter.fetch_bytes_max(bytes_max)
             bytes_min, done = min(bytes_min, bytes_max), _charged(meter, done)
         return self._broker.reads.fetch(
             wanted, bytes_min=bytes_min, bytes_max=bytes_max, wait_ms=wait_ms, done=done
         )
+
+    def _checked_again(self, done: FetchDone) -> FetchDone:
+        """Withhold what a fetch returns if access to it has ended while the fetch waited."""
+        authoriser, epoch = self._authoriser, self._authoriser.epoch
+
+        def check(results: Sequence[FetchedData]) -> None:
+            done(results if authoriser.epoch == epoch else [self._readable(one) for one in results])
+
+        return check
+
+    def _readable(self, found: FetchedData) -> FetchedData:
+        if found.partition is None:
+            return found
+        try:
+            self._check(Action.READ, found.partition.name.topic)
+        except GoQueueError as error:
+            return Fetched(None, None, error)
+        return found
 
     def racks(self, rack: str) -> Mapping[int, str]:
         """Return the nodes of a rack that its consumers may be sent to; none if this is one."""

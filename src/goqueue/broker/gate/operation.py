@@ -21,6 +21,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from goqueue.broker.gate.namespaces import Namespaces, own_resource
+from goqueue.broker.gate.waiting import WaitingCalls
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, GoQueueError
@@ -95,6 +96,7 @@ class Authoriser:
 
     def __init__(self, observer: Observer | None, namespaces: Namespaces) -> None:
         self.policy: Policy | None = None  # None: everything is allowed
+        self.epoch = 0  # moves whenever access may have changed
         self.namespaces = namespaces
         namespaces.has_policy = lambda: self.policy is not None
         namespaces.on_change(self.changed)
@@ -109,6 +111,7 @@ class Authoriser:
 
     def changed(self) -> None:
         """Drop all access that was granted, because the rules of the policy have changed."""
+        self.epoch += 1
         for changed in self._on_change:
             changed()
 
@@ -168,6 +171,7 @@ class Dispatcher:
         self.broker = broker
         self.authoriser = authoriser
         self.namespaces = authoriser.namespaces
+        self._waiting = WaitingCalls(authoriser)
         self.areas: dict[str, Area] = {}
         self.forwarder: Forwarder | None = None  # None: everything is performed here
         self.observer = interested(broker.observer, CALL_EVENTS)
@@ -244,8 +248,12 @@ class Dispatcher:
                 return _rejected(error)
         observer = self.observer if operation.is_change else self.traffic_observer
         if observer is None:
-            return self.answer(session, operation, area, arguments)
-        return self._observed(observer, session, operation, area, arguments)
+            answer = self.answer(session, operation, area, arguments)
+        else:
+            answer = self._observed(observer, session, operation, area, arguments)
+        if self.authoriser.policy is None:
+            return answer
+        return self._waiting.watch(session, operation, arguments, answer)
 
     def answer(
         self, session: Session, operation: Operation, area: Area, arguments: Arguments

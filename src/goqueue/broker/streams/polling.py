@@ -212,6 +212,8 @@ class StreamPolling:
         cancellation.on_cancel(give_up)
         watch.ring = reading.finish
         page = await reading.promise
+        if may_read is not None and not all(map(may_read, _topics_of(page))):
+            page = Page()  # Access has ended during the wait; the next poll omits these topics.
         _hand_out(positions, page)
         assignment = beat.assignment
         if watch.is_rung and page.is_empty:
@@ -330,6 +332,11 @@ def _turn(positions: Positions) -> list[GroupPartition]:
         positions.turn = first + PARTITIONS_PER_POLL_MAX
         assigned = (assigned[first:] + assigned[:first])[:PARTITIONS_PER_POLL_MAX]
     return assigned
+
+
+def _topics_of(page: Page) -> set[str]:
+    partitions = (*(one for one, _ in page.records), *(one.partition for one in page.damaged))
+    return {one.name.topic for one in partitions}
 
 
 def _hand_out(positions: Positions, page: Page) -> None:

@@ -9,6 +9,7 @@ import pytest
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.session import Session
 from goqueue.wire.kafka.errors import ErrorCode
+from goqueue.wire.kafka.messages import API_BY_NAME
 from tests.unit.wire.kafka.client import Client, error_codes
 from tests.unit.wire.kafka.requests import fetch_request, produce_request, records_for
 
@@ -88,3 +89,20 @@ def test_a_topic_that_was_made_again_is_found_anew() -> None:
     client.node.create("orders")
     assert error_codes(produce(client, 9)) == set()
     assert client.node.values("orders") == [b"a"]
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_a_fetch_that_waits_withholds_what_arrives_after_the_right_to_it(version: int) -> None:
+    client = Client()
+    client.node.broker.local_gate.policy = Only(Action.READ, Action.DESCRIBE)
+    request = fetch_request(client.subject)
+    request.max_wait_ms, request.min_bytes = 10_000, 1
+    api = API_BY_NAME["Fetch"]
+    client.peer.send(client.peer.frame(api, version, request))
+    client.node.run_for(100)
+    client.node.broker.local_gate.policy = Only(Action.DESCRIBE)
+    client.node.produce("orders", ["late"])
+    client.node.run_for(10_000)
+    answer = client.peer.take_answer(api, version)
+    assert error_codes(answer) == DENIED
+    assert not answer.responses[0].partitions[0].records

@@ -363,7 +363,13 @@ class _Stream:
             is_committed_only=self._is_committed_only,
         )
         reading.promise.then(self._arrived)
-        return reading.promise  # type: ignore[return-value]  # a page is a view of itself
+        return promised(self._page(reading))
+
+    async def _page(self, reading: Reading) -> PageView:
+        """Return a page, unless access has ended while it was awaited."""
+        page = await reading.promise
+        self._check()
+        return page
 
     def close(self) -> None:
         if self._reading is not None:
