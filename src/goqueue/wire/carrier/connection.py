@@ -225,6 +225,8 @@ class Connection:
         if self._header_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadTooLarge(HEAD_BYTES_MAX))
             return
+        if not self._is_in_head:
+            return  # Trailers are not for credentials: proxies do not check what they contain.
         name = name.lower()
         if name in self._headers and name in _ONCE:
             self._refuse(RepeatedHeader(name.decode("latin-1")))

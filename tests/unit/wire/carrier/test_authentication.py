@@ -85,6 +85,16 @@ def test_without_credentials_a_request_is_refused(strict: Desk) -> None:
     assert strict.on(wire, authorization=basic()).status == 200
 
 
+def test_credentials_in_trailers_are_none(strict: Desk) -> None:
+    """Proxies that remove or check credentials do not look there."""
+    wire = strict.client.wire()
+    chunked = request("GET", "/v1/whoami", headers={"transfer-encoding": "chunked"})
+    wire.feed(chunked + f"0\r\nauthorization: {basic()}\r\n\r\n".encode())
+    strict.world.run_until(lambda: bool(wire.answers) and wire.answers[-1].is_whole)
+    answer = wire.answers[-1]
+    assert (answer.status, answer.json["code"]) == (401, "authentication_required")
+
+
 def test_every_kind_of_credentials_is_accepted(strict: Desk) -> None:
     secret = strict.key().secret
     for headers in (
