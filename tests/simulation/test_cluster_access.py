@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.loop.promise import promised
+from goqueue.model.access import Acl, Action, PatternKind, Permission, Resource, ResourceKind
+from goqueue.model.session import Session
 from tests.simulation.access.matrix import (
     COLUMNS,
     check_exact_rules,
@@ -20,6 +23,17 @@ from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.disk import SimulatedDisk
 
 DENIED_CODES = {29, 30, 31, 53}  # of Kafka
+ALICE = Session("test", principal="User:alice")
+ORDERS = Resource(ResourceKind.TOPIC, "orders")
+RULE = Acl(
+    ResourceKind.TOPIC,
+    PatternKind.PREFIXED,
+    "ord",
+    "User:alice",
+    "*",
+    Action.READ,
+    Permission.ALLOW,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +76,26 @@ def test_rules_for_what_is_checked_are_enough(front_end: str) -> None:
             assert cell.outcome not in (401, 403), str(case)
     world, scene = scene_of_three_nodes(1)
     assert check_exact_rules(scene, allowed, world.nodes[2].broker) == []
+
+
+def test_every_node_decides_by_the_metadata_it_has() -> None:
+    world = ClusterWorld(5, security__access_control="on")
+    world.run_until(lambda: not any(one.broker.cluster.waits_for for one in world.up()))  # type: ignore[union-attr]
+    brokers = [one.broker for one in world.nodes.values()]
+
+    def allowing() -> list[bool]:
+        return [one.access.allows(ALICE, Action.READ, ORDERS) for one in brokers]
+
+    assert allowing() == [False, False, False]
+    world.wait(promised(brokers[2].access.add([RULE])))
+    world.run_until(lambda: all(allowing()))
+    world.network.cut([1], [2, 3])
+    world.run_until(
+        lambda: any(one.cluster.quorum.is_controller for one in brokers[1:])  # type: ignore[union-attr]
+    )
+    world.wait(promised(brokers[1].access.remove([RULE])))
+    world.run_until(lambda: allowing() == [True, False, False])
+    world.run_for(10_000)  # Without a controller, the last known rules hold.
+    assert allowing() == [True, False, False]
+    world.network.heal()
+    world.run_until(lambda: not any(allowing()))
