@@ -148,7 +148,9 @@ class Broker:
             self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
         )
         self._limit()
-        namespaces = Namespaces(self.topics.facts.log, self.identities.super_users)
+        namespaces = self._namespaces = Namespaces(
+            self.topics.facts.log, self.identities.super_users
+        )
         authoriser = Authoriser(observer, namespaces)
         self.access = Access(
             self.topics.facts.log,
@@ -467,7 +469,7 @@ class Broker:
             self._join(self.cluster)
         self.upkeep.start()
         self.compactor.start()
-        self._tenant_purges.resume()
+        self._namespaces.refresh()
         if self.observer is not None:
             self.observer.started(self.node_id)
 

@@ -44,20 +44,23 @@ class Namespaces:
         self._super_users = super_users
         self._known: dict[str, Namespace] = {}
         self._on_change: list[Callable[[], None]] = []
+        self.is_used = False  # whether there are tenants besides the default one
         # Whether access control is on. Without it, everybody in the default tenant is an operator.
         self.has_policy: Callable[[], bool] = lambda: False
         # Called when a tenant's user is refused something for its tenant's sake.
         self.refused: Callable[[Session, Action], None] = lambda session, action: None
         log.on_applied(self._applied)
+        self.refresh()
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever tenants are created, changed or deleted."""
         self._on_change.append(changed)
 
-    @property
-    def is_used(self) -> bool:
-        """Whether there are tenants besides the default one."""
-        return bool(self._log.metadata.tenants)
+    def refresh(self) -> None:
+        """Note which tenants there are, whenever they have changed and at the start."""
+        self.is_used = bool(self._log.metadata.tenants)
+        for changed in self._on_change:
+            changed()
 
     def of(self, session: Session) -> Namespace | None:
         """Return the name space of a session; None if it has all names as they are."""
@@ -107,8 +110,7 @@ class Namespaces:
 
     def _applied(self, decision: Decision) -> None:
         if any(_concerns_tenants(one) for one in decision):
-            for changed in self._on_change:
-                changed()
+            self.refresh()
 
 
 def own_resource(session: Session, resource: Resource) -> Resource:

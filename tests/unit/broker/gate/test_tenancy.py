@@ -854,6 +854,9 @@ def test_a_purge_continues_after_a_restart(house: House) -> None:
     broker._tenant_purges.stop()
     house.wait(house.gate.tenants.delete(OPERATOR, tenant="acme", purge=True))
     node.restart_after_crash()
+    refused(house, TenantSuspended, lambda: house.gate.topics.all(ACME))
+    house.gate.policy = Open()
+    assert "~" not in repr([one.name for one in house.gate.topics.all(PLAIN)])
     assert node.broker.tenants.all["acme"].state is TenantState.DELETING
     node.run_until(lambda: "acme" not in node.broker.tenants.all)
     assert node.broker.topics.find("~acme~orders") is None
