@@ -291,8 +291,11 @@ class AccessControl:
                     if bits & _BITS[cause]:
                         yield Acl(kind, pattern, literal, principal, host, cause, permission)
 
-    def allows_any(self, who: Who, action: Action, kind: ResourceKind) -> bool:
-        """Whether there can be a resource of a kind on which the action is allowed."""
+    def allows_any(self, who: Who, action: Action, kind: ResourceKind, *, scope: str = "") -> bool:
+        """Whether there can be a resource of a kind on which the action is allowed.
+
+        With a scope, the resources are those of the tenant whose names begin with it.
+        """
         if who.principal in self.super_users:
             return True
         allowing, denying = _ALLOWING_BITS[action], _DENYING_BITS[action]
@@ -300,6 +303,10 @@ class AccessControl:
         for principal in self.principals(who.principal):
             patterns = self._by_principal.get((principal, kind))
             for pattern, name, by_host in () if patterns is None else patterns.all():
+                if scope_of(name) != scope:
+                    continue
+                if scope and name == scope:
+                    pattern, name = PatternKind.LITERAL, ANY_RESOURCE
                 for host in _hosts(who.host):
                     masks = by_host.get(host)
                     if masks is not None and masks.denied & denying:

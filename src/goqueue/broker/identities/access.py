@@ -23,7 +23,7 @@ from goqueue.cluster.identity_facts import (
 from goqueue.model.access import ANY_PRINCIPAL, Acl, Action, Resource, ResourceKind
 from goqueue.model.errors import InvalidRequest, InvalidRole, UnknownRole
 from goqueue.model.session import USER_PREFIX, Session
-from goqueue.model.tenants import Text
+from goqueue.model.tenants import Text, prefix_of_tenant
 from goqueue.tenancy.acls import AccessControl, Verdict, Who
 
 ROLE_NAME_LENGTH_MAX = 255
@@ -65,7 +65,9 @@ class Access:
     def allows_any(self, session: Session, action: Action, kind: ResourceKind) -> bool:
         """Whether the session may perform the action on some resource of a kind."""
         who = Who(session.principal, session.client_host)
-        return self._control.allows_any(who, action, kind)
+        prefix = prefix_of_tenant(session.tenant)
+        scope = f":.{prefix}" if prefix and kind is ResourceKind.SUBJECT else prefix
+        return self._control.allows_any(who, action, kind, scope=scope)
 
     def explain(self, who: Who, action: Action, resource: Resource) -> Verdict:
         return self._control.explain(who, action, resource)

@@ -742,6 +742,29 @@ def test_rules_of_one_tenant_do_not_allow_in_another(house: House) -> None:
         node.wait(gate.topics.create(outside, name="~acme~x"))
 
 
+def test_rules_of_the_default_tenant_deny_nothing_in_another(house: House) -> None:
+    node = Node(security__super_users="User:root", security__access_control="on")
+    gate = node.broker.gate
+    node.wait(gate.tenants.create(OPERATOR, tenant="acme", admin="alice"))
+    denied = Acl(
+        ResourceKind.TOPIC,
+        PatternKind.LITERAL,
+        "*",
+        "User:*",
+        "*",
+        Action.ALL,
+        Permission.DENY,
+    )
+    node.wait(gate.acls.create(OPERATOR, rules=[denied]))
+    assert node.wait(gate.transactions.new_producer(ACME)).producer_id >= 0
+    with pytest.raises(AccessDenied):
+        node.wait(gate.transactions.new_producer(PLAIN))
+    node.wait(gate.topics.create(ACME, name="orders"))
+    node.wait(gate.acls.create(ACME, rules=[denied]))
+    with pytest.raises(AccessDenied):
+        node.wait(gate.topics.delete(ACME, topic="orders"))
+
+
 def test_roles_belong_to_tenants(house: House) -> None:
     acls = house.gate.acls
     for session in EVERYBODY:
