@@ -147,7 +147,9 @@ class FrontEnd:
         close: Callable[[], None],
         unblock: Callable[[], None],
     ) -> Connection:
-        kind = SaslConnection if client.rules.sasl_mechanisms else Connection
+        rules = client.rules
+        needs_sasl = rules.must_authenticate and not rules.uses_certificates
+        kind = SaslConnection if rules.sasl_mechanisms or needs_sasl else Connection
         connection = kind(self, client, send=send, close=close, unblock=unblock)
         if connection.session.is_authenticated:
             self.watch(connection)  # The client has a certificate.
