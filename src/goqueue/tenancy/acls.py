@@ -33,6 +33,7 @@ from goqueue.model.access import (
     ResourceKind,
 )
 from goqueue.model.errors import InvalidAcl
+from goqueue.model.names import INTERNAL_TOPICS
 from goqueue.model.session import USER_PREFIX
 from goqueue.model.tenants import plain_name, scope_of
 
@@ -41,6 +42,7 @@ K = TypeVar("K")
 CACHED_MAX = 10_000  # results; a full cache is emptied
 PRINCIPAL_LENGTH_MAX = 1_024
 NAME_LENGTH_MAX = 1_024
+INTERNAL_TOPIC_PREFIX = "__"
 
 _BITS = {action: 1 << number for number, action in enumerate(Action)}
 # The bits of rules that allow an action: its own, `ALL`, and those of actions that imply it.
@@ -129,6 +131,11 @@ class _Patterns:
             if prefix in self.prefixed and len(prefix) == length:
                 found.append(self.prefixed[prefix])
         return found
+
+    def wide(self) -> list[_ByHost]:
+        """Return the rules whose patterns do not name internal topics, although they match."""
+        found = [self.literal.get(ANY_RESOURCE), self.prefixed.get(INTERNAL_TOPIC_PREFIX[:1])]
+        return [one for one in found if one is not None]
 
     def all(self) -> Iterator[tuple[PatternKind, str, _ByHost]]:
         for name, by_host in self.literal.items():
@@ -243,13 +250,16 @@ class AccessControl:
             patterns = self._by_principal.get((principal, kind))
             if patterns is None:
                 continue
+            wide = patterns.wide() if is_internal(resource) else []
             for by_host in patterns.matching(name):
+                is_named = not any(by_host is one for one in wide)
                 for host in hosts:
                     masks = by_host.get(host)
                     if masks is not None:
                         if masks.denied & denying:
                             return False
-                        allowed |= masks.allowed
+                        if is_named:
+                            allowed |= masks.allowed
         return bool(allowed & allowing) or self._has_no_rules(resource)
 
     def principals(self, principal: str) -> Sequence[str]:
@@ -257,7 +267,7 @@ class AccessControl:
         return (principal, ANY_PRINCIPAL, *self._roles_of.get(principal, ()))
 
     def _has_no_rules(self, resource: Resource) -> bool:
-        if not self._allows_without_rules:
+        if not self._allows_without_rules or is_internal(resource):
             return False
         patterns = self._of_everybody.get(resource.kind)
         return patterns is None or not patterns.matching(resource.name)
@@ -283,6 +293,8 @@ class AccessControl:
             patterns = self._by_principal.get((principal, kind))
             for pattern, literal, by_host in () if patterns is None else patterns.all():
                 if not _matches(pattern, literal, name):
+                    continue
+                if not is_deny and is_internal(resource) and not _names_internal(pattern, literal):
                     continue
                 causes = (_DENYING if is_deny else _ALLOWING)[action]
                 for host, cause in product(_hosts(who.host), causes):
@@ -354,6 +366,23 @@ def _matches(pattern: PatternKind, pattern_name: str, name: str) -> bool:
     if pattern is PatternKind.PREFIXED:
         return name.startswith(pattern_name) and len(pattern_name) >= len(scope)
     return pattern_name == name or (pattern_name == ANY_RESOURCE and not scope)
+
+
+def is_internal(resource: Resource) -> bool:
+    """Whether a resource is an internal topic.
+
+    Those contain messages, names and identities of everybody. A rule for all topics allows nothing
+    with them: it must name them, or a prefix that only such topics have.
+    """
+    return resource.kind is ResourceKind.TOPIC and resource.name in INTERNAL_TOPICS
+
+
+def _names_internal(pattern: PatternKind, name: str) -> bool:
+    return (
+        name.startswith(INTERNAL_TOPIC_PREFIX)
+        if pattern is PatternKind.PREFIXED
+        else name != ANY_RESOURCE
+    )
 
 
 def _change_masks(by_host: _ByHost, rule: Acl, *, is_added: bool) -> None:

@@ -284,3 +284,41 @@ def test_a_check_does_not_read_all_rules() -> None:
         return perf_counter() - began
 
     assert min(seconds(many) for _ in range(5)) < 20 * min(seconds(few) for _ in range(5))
+
+
+INTERNAL = Resource(ResourceKind.TOPIC, "__scheduled")
+
+
+@pytest.mark.parametrize(("name", "is_prefix"), [("*", False), ("_", True)])
+def test_a_rule_for_all_topics_does_not_allow_internal_ones(name: str, is_prefix: bool) -> None:
+    """They have the messages of topics that another rule denies, and the names of everybody."""
+    for action in (Action.READ, Action.ALL, Action.ALTER_CONFIGS):
+        wide = control(rule(action, name, is_prefix=is_prefix), rule(action, "o"))
+        for wanted in (Action.READ, Action.DESCRIBE, Action.ALTER_CONFIGS):
+            assert not wide.allows(ALICE, wanted, INTERNAL)
+            assert not wide.explain(ALICE, wanted, INTERNAL).is_allowed
+        assert wide.allows(ALICE, action, Resource(ResourceKind.TOPIC, "__mine"))
+    denying = control(
+        rule(Action.READ, "__scheduled"), rule(Action.ALL, name, is_prefix=is_prefix, is_deny=True)
+    )
+    assert not denying.allows(ALICE, Action.READ, INTERNAL)
+    assert not denying.explain(ALICE, Action.READ, INTERNAL).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "is_prefix"), [("__scheduled", False), ("__", True), ("__sch", True)]
+)
+def test_a_rule_that_names_an_internal_topic_allows_it(name: str, is_prefix: bool) -> None:
+    named = control(rule(Action.READ, name, is_prefix=is_prefix), rule(Action.READ, "*"))
+    assert named.allows(ALICE, Action.READ, INTERNAL)
+    assert named.explain(ALICE, Action.READ, INTERNAL).is_allowed
+    assert not named.allows(ALICE, Action.READ, Resource(ResourceKind.TOPIC, "__audit")) or (
+        name == "__"
+    )
+
+
+def test_internal_topics_without_rules_are_not_open() -> None:
+    assert control(open=True).allows(ALICE, Action.READ, ORDERS)
+    assert not control(open=True).allows(ALICE, Action.READ, INTERNAL)
+    assert not control(open=True).explain(ALICE, Action.READ, INTERNAL).is_allowed
+    assert control(open=True).allows(Who("User:root", ""), Action.READ, INTERNAL)

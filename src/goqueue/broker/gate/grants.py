@@ -206,9 +206,20 @@ class Grants:
 
     def check_transactional_id(self, name: str) -> None:
         """Raise unless the session may write in transactions of a transactional id."""
-        if self._authoriser.policy is not None:
-            resource = Resource(ResourceKind.TRANSACTIONAL_ID, name)
-            self._authoriser.check(self._session, Action.WRITE, resource, operation=PARTITIONS)
+        if self._authoriser.policy is None:
+            return
+        space = self._authoriser.namespaces.of(self._session)
+        if space is None:
+            self._check_id(name)
+            return
+        try:
+            self._check_id(space.inward(NameKind.TRANSACTIONAL_ID, name))
+        except GoQueueError as error:
+            raise space.error(error) from None
+
+    def _check_id(self, name: str) -> None:
+        resource = Resource(ResourceKind.TRANSACTIONAL_ID, name)
+        self._authoriser.check(self._session, Action.WRITE, resource, operation=PARTITIONS)
 
     def _check(self, action: Action, topic: str) -> None:
         resource = Resource(ResourceKind.TOPIC, topic)

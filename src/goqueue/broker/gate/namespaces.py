@@ -18,6 +18,7 @@ from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import TenantSuspended
 from goqueue.model.session import NODE_PRINCIPAL, Session
 from goqueue.model.tenants import TenantState, prefix_of_tenant
+from goqueue.tenancy.acls import is_internal
 from goqueue.tenancy.namespaces import Namespace
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ class Namespaces:
         if resource.kind is ResourceKind.CLUSTER:
             return True  # Each tenant has its own.
         space = self.of(session)
-        return space is None or space.holds(resource)
+        # Internal topics contain what belongs to all tenants.
+        return space is None or (space.holds(resource) and not is_internal(resource))
 
     def _applied(self, decision: Decision) -> None:
         if any(_concerns_tenants(one) for one in decision):

@@ -70,6 +70,16 @@ class Open:
         return True
 
 
+class OnlyId(Open):
+    """Allows everything with one transactional id."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        return resource == Resource(ResourceKind.TRANSACTIONAL_ID, self._name)
+
+
 class House:
     """One node with two tenants, of which nobody is an operator but the super user."""
 
@@ -169,6 +179,32 @@ def test_internal_topics_are_not_visible_to_a_tenant(house: House) -> None:
     )
     house.topic(ACME, "__mine")
     assert not house.gate.topics.get(ACME, topic="__mine").is_internal
+
+
+def test_internal_topics_with_what_all_tenants_have_are_for_operators(house: House) -> None:
+    house.topic(ACME)
+    delayed = Outgoing(Record(None, b"secret of acme"), Attributes(delay_ms=60_000))
+    house.wait(house.gate.records.publish(ACME, topic="orders", records=[delayed]))
+    topic_id = house.gate.topics.get(OPERATOR, topic="__scheduled").id
+    assert not [one for one in house.gate.topics.all(PLAIN) if one.is_internal]
+    for call in (
+        lambda: house.read(PLAIN, "__scheduled"),
+        lambda: house.gate.topics.get(PLAIN, topic="__scheduled"),
+        lambda: house.gate.grants(PLAIN).reader("__scheduled", 0),
+    ):
+        error = refused(house, AccessDenied, call)
+        assert isinstance(error, AccessDenied)
+        assert error.is_hidden
+    reader = partial(house.gate.grants(PLAIN).reader, topic_id, 0)
+    refused(house, UnknownTopicId, reader)
+
+
+def test_a_producer_of_a_tenant_writes_in_its_own_transactions(house: House) -> None:
+    house.gate.grants(ACME).check_transactional_id("tx")
+    house.gate.policy = OnlyId("~acme~tx")
+    house.gate.grants(ACME).check_transactional_id("tx")
+    refused(house, AccessDenied, lambda: house.gate.grants(OTHER).check_transactional_id("tx"))
+    refused(house, AccessDenied, lambda: house.gate.grants(ACME).check_transactional_id("other"))
 
 
 def test_a_topic_id_of_another_tenant_is_unknown(house: House) -> None:

@@ -22,7 +22,7 @@ from goqueue.broker.gate.operation import (
     query,
 )
 from goqueue.cluster.identity_facts import UserFact
-from goqueue.model.access import CLUSTER, Action
+from goqueue.model.access import CLUSTER, Action, Resource
 from goqueue.model.credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -38,6 +38,7 @@ from goqueue.model.errors import (
     UnknownCredential,
     UnknownKey,
     UnknownUser,
+    UserExists,
 )
 from goqueue.model.session import Session, principal_of
 from goqueue.model.tenants import Text
@@ -196,6 +197,7 @@ class UsersArea(Area):
         is_operator = self._authoriser.namespaces.is_operator(session)
         if not is_operator and wanted != session.tenant:
             raise InvalidRequest("You can create users in your own tenant only.")
+        self._check_unclaimed(session, user)
         made = await self._broker.identities.create_user(user, password, tenant=wanted)
         return self._view_now(made)
 
@@ -256,6 +258,8 @@ class UsersArea(Area):
             known = {one.mechanism for one in self._find(session, user).verifiers}
             if not known.issuperset(removed):
                 raise UnknownCredential(user)
+        else:
+            self._check_unclaimed(session, user)
         verifiers = [one.verifier() for one in changed]
         await identities.set_verifiers(user, verifiers, removed, tenant=session.tenant)
 
@@ -341,6 +345,23 @@ class UsersArea(Area):
         is_above = principal_of(user) in super_users and session.principal not in super_users
         if is_above and self._authoriser.policy is not None:
             raise self._denial(session, Action.ALTER, CLUSTER)
+
+    def _check_unclaimed(self, session: Session, user: str) -> None:
+        """Raise if a name that no user has is known outside the tenant of a session.
+
+        Clients with certificates and tokens need no user, but rules or roles. A user of such a name
+        would move them into the tenant in which it is created.
+        """
+        space, access = self._authoriser.namespaces.of(session), self._broker.access
+        if space is None:
+            return
+        principal = principal_of(user)
+        rules = access.rules(lambda rule: rule.principal == principal)
+        roles = (name for name, role in access.roles.items() if principal in role.members)
+        if not all(space.holds(Resource(one.kind, one.name)) for one in rules) or not all(
+            space.holds_name(name) for name in roles
+        ):
+            raise UserExists(user)
 
     def _check_other(self, session: Session, user: str) -> None:
         self._check_alter(session, user)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from goqueue.broker.gate.areas.users import NewKeyView, UsersArea, UserView
+from goqueue.broker.gate.areas.users import NewKeyView, SaltedPassword, UsersArea, UserView
 from goqueue.broker.gate.authentication import Authentication
 from goqueue.broker.identities.key_uses import COLLECT_MS, WRITE_EVERY_MS
 from goqueue.cluster.identity_commands import KEYS_PER_USER_MAX
-from goqueue.model.access import CLUSTER, Action, Resource
-from goqueue.model.credentials import KeyKind
+from goqueue.model.access import (
+    CLUSTER,
+    Acl,
+    Action,
+    PatternKind,
+    Permission,
+    Resource,
+    ResourceKind,
+)
+from goqueue.model.credentials import KeyKind, ScramMechanism
 from goqueue.model.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -40,6 +48,18 @@ class Policy(Only):
 
     def allows(self, session: Session, action: Action, resource: Resource) -> bool:
         return session.principal == "User:admin"
+
+
+class Everything(Only):
+    """Allows everything to everybody."""
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        return True
+
+
+def _rule(principal: str) -> Acl:
+    pattern, permission = PatternKind.LITERAL, Permission.ALLOW
+    return Acl(ResourceKind.TOPIC, pattern, "orders", principal, "*", Action.READ, permission)
 
 
 class Desk:
@@ -221,6 +241,31 @@ def test_users_of_a_tenant_are_seen_there_and_by_operators(desk: Desk) -> None:
         desk.area.show_key(acme, key_id=key.id)
     desk.node.broker.gate.policy = None
     assert desk.area.show(ADMIN, user="carol").tenant == "acme"
+
+
+def test_a_tenant_cannot_take_a_name_that_others_have_rules_or_roles_for(desk: Desk) -> None:
+    """Clients with certificates and tokens have no user, which would move them into a tenant."""
+    acme = msgspec.structs.replace(ADMIN, tenant="acme")
+    root = msgspec.structs.replace(ADMIN, principal="User:root")
+    desk.node.broker.gate.policy = Everything()
+    desk.wait(put_tenant(desk.node.broker, "acme"))
+    acls = desk.node.broker.gate.acls
+    desk.wait(acls.create(root, rules=[_rule("User:CN=pay")]))
+    desk.wait(acls.create_role(root, role="clerks", members=["User:CN=clerk"]))
+    desk.wait(acls.create(acme, rules=[_rule("User:CN=own")]))
+    desk.wait(acls.create_role(acme, role="clerks", members=["User:CN=own"]))
+    salted = SaltedPassword(ScramMechanism.SHA_256, 4096, b"salt", bytes(32))
+    for name in ("CN=pay", "CN=clerk"):
+        with pytest.raises(UserExists):
+            desk.create(name, acme)
+        with pytest.raises(UserExists):
+            desk.wait(
+                desk.area.alter_scram_verifiers(acme, user=name, changed=(salted,), removed=())
+            )
+    with pytest.raises(UserExists):
+        desk.create("CN=own")  # nor can an administrator of the default tenant
+    desk.create("CN=own", acme)
+    desk.create("CN=pay", root, tenant="acme")  # Operators decide who belongs where.
 
 
 # Keys
