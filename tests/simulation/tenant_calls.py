@@ -30,8 +30,10 @@ import msgspec
 
 from goqueue.broker.gate.operation import OPERATIONS, Operation
 from goqueue.broker.queues.records import Received
+from goqueue.broker.reading.positions import EARLIEST, Span
 from goqueue.loop.promise import Cancellation
 from goqueue.model.batch import Record
+from goqueue.model.names import INTERNAL_TOPICS
 from goqueue.model.session import Session
 from goqueue.model.tenants import NameKind
 from goqueue.schemas.names import Subject
@@ -105,6 +107,8 @@ class Arguments:
             return f"zq{tenant}q{random.randrange(8)}"
         if kind < 0.85:
             return self._loot.text()
+        if kind < 0.92:
+            return random.choice(sorted(INTERNAL_TOPICS))  # They contain what all tenants have.
         # In a tenant, these are names as good as any; in the default one they are refused.
         guesses = ("~acme~orders", "~other~work", "~acme~zqacmeq0", "~other~zqotherq0")
         return random.choice(guesses[:2] if self._session.tenant else guesses)
@@ -190,6 +194,8 @@ class Arguments:
             return self._word(name)
         if kind is Cancellation:
             return Cancellation()
+        if kind is Span:
+            return Span(random.randrange(4), EARLIEST)  # Others hardly ever select a record.
         if kind is Record:
             token = f"zq{self._session.tenant or 'plain'}q{random.randrange(1000, 2000)}"
             return Record(None, token.encode())
