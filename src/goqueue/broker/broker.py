@@ -163,14 +163,18 @@ class Broker:
         if settings.controls_access:
             authoriser.replace(self.access)
 
+        authentication = Authentication(self)
+
         def may_write(started_by: bytes, topic: str) -> bool:
             if not started_by:
                 return True  # A job of an earlier version.
-            resource = Resource(ResourceKind.TOPIC, topic)
-            return authoriser.allows(unpack_session(started_by), Action.WRITE, resource)
+            session, resource = unpack_session(started_by), Resource(ResourceKind.TOPIC, topic)
+            is_active = namespaces.permits(session, Action.WRITE) and authentication.may_act(
+                session
+            )
+            return is_active and authoriser.allows(session, Action.WRITE, resource)
 
         self.redrives.may_write = self.named_queue_moves.may_write = may_write
-        authentication = Authentication(self)
         self.gate = Gate(self, authoriser, authentication)
         self.local_gate = Gate(self, authoriser, authentication, routes=False)
         self._tenant_purges = TenantPurges(self, self.gate)

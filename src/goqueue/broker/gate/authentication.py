@@ -189,10 +189,11 @@ class Authentication:
         made = self._session_of(session, key.user, SIGNATURE, key.expires_ms, key.id)
         return Signer(secret, made)
 
-    def configured_signer(self, session: Session, key_id: str, secret: str) -> Signer:
-        """Return who signs with a key of the settings: the user of that name."""
+    def configured_signer(self, session: Session, key_id: str, secret: str) -> Signer | None:
+        """Return who signs with a key of the settings: the user of that name; None if disabled."""
         self.check_wait(session, key_id, SIGNATURE)
-        return Signer(secret, self._session_of(session, key_id, SIGNATURE, NEVER_MS))
+        made = self._session_of(session, key_id, SIGNATURE, NEVER_MS)
+        return Signer(secret, made) if self.may_act(made) else None
 
     def signed(self, session: Session) -> None:
         """Note that a signature was valid; `session` is that of the signer."""
@@ -222,13 +223,22 @@ class Authentication:
         """
         if session.expires_ms and self._clock.wall_ms() >= session.expires_ms:
             return False
-        known = self._identities.users.get(session.user)
-        if known is not None and known.is_disabled:
+        if not self.may_act(session):
             return False
-        if session.key_id:
-            fact = self._identities.keys.get(session.key_id)
-            return fact is not None and not fact.value.is_expired(self._clock.wall_ms())
-        return known is not None or session.mechanism not in _OF_USERS
+        if not session.key_id:
+            return True
+        fact = self._identities.keys.get(session.key_id)
+        return fact is not None and not fact.value.is_expired(self._clock.wall_ms())
+
+    def may_act(self, session: Session) -> bool:
+        """Return whether the user of a session may act, whatever has become of its credentials.
+
+        So it is for jobs, which go on after the session that has started them.
+        """
+        known = self._identities.users.get(session.user)
+        if known is None:
+            return session.mechanism not in _OF_USERS and not session.key_id
+        return not known.is_disabled
 
     # Outcomes
 

@@ -88,19 +88,22 @@ class Namespaces:
 
     def check_state(self, session: Session, action: Action) -> None:
         """Raise if the state of the session's tenant does not allow an action."""
-        if not session.tenant:
+        if self.permits(session, action):
             return
-        state = self.state(session.tenant)
-        if state is TenantState.ACTIVE:
-            return
-        if state is not TenantState.READ_ONLY:
-            self.refused(session, action)
+        self.refused(session, action)
+        if self.state(session.tenant) is not TenantState.READ_ONLY:
             raise TenantSuspended
-        if action in _WRITES:
-            self.refused(session, action)
-            raise TenantSuspended(
-                "Your tenant may only read; ask an operator to activate it before you write."
-            )
+        raise TenantSuspended(
+            "Your tenant may only read; ask an operator to activate it before you write."
+        )
+
+    def permits(self, session: Session, action: Action) -> bool:
+        """Whether the state of the session's tenant allows an action."""
+        if not session.tenant:
+            return True
+        state = self.state(session.tenant)
+        is_reading = state is TenantState.READ_ONLY and action not in _WRITES
+        return state is TenantState.ACTIVE or is_reading
 
     def holds(self, session: Session, resource: Resource) -> bool:
         """Whether a session can reach a resource at all, whatever the policy says."""

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goqueue.model.errors import StorageFull
 from goqueue.model.key_hash import partition_of_key
 from tests.simulation.world import World
+from tests.unit.broker.gate.areas.policies import Only
 from tests.unit.wire.http.client import Client, request
 
 PUBLISH = "/v1/topics/orders/publish"
@@ -150,6 +152,19 @@ def test_a_full_disk_is_told_as_such(client: Client) -> None:
     assert (refused.status, refused.json["retryable"]) == (507, True)
     assert client.send("GET", "/healthz").status == 503
     assert client.send("GET", "/readyz").status == 200
+
+
+def test_probes_without_rights_get_no_names_of_partitions_that_fail(client: Client) -> None:
+    broker = client.world.broker
+    broker.topics.get("orders").partition(0).failure = StorageFull("broken")
+    [problem] = client.send("GET", "/healthz").json["problems"]
+    assert problem == "Partitions that cannot be written: orders/0."
+    broker.gate.policy = Only()
+    answer = client.send("GET", "/healthz")
+    assert (answer.status, answer.json["problems"]) == (
+        503,
+        ["Partitions that cannot be written: 1."],
+    )
 
 
 # Reading

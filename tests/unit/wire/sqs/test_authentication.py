@@ -142,6 +142,14 @@ def test_a_disabled_user_cannot_sign() -> None:
     assert error_of(sqs.list_queues)[1] == 403
 
 
+def test_a_disabled_user_cannot_sign_with_a_key_of_the_settings() -> None:
+    desk = Desk(OPEN, {"alice": "a secret"})
+    sqs = desk.boto3("alice", "a secret")
+    sqs.list_queues()
+    desk.world.wait(desk.users.disable(NOBODY, user="alice"))
+    assert error_of(sqs.list_queues)[1] == 403
+
+
 def test_what_decides_the_action_must_be_signed() -> None:
     desk = Desk(STRICT)
     headers = desk.sign()

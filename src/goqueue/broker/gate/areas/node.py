@@ -25,7 +25,8 @@ class NodeHealth(NamedTuple):
     """What prevents a node from accepting writes."""
 
     is_full: bool
-    failed: Sequence[TopicPartition]  # partitions that cannot be written
+    failed_count: int  # of partitions that cannot be written
+    failed: Sequence[TopicPartition]  # those of topics that the session may describe
 
 
 class LogDirectory(NamedTuple):
@@ -50,7 +51,8 @@ class NodeArea(Area):
         """Return what prevents this node from accepting writes."""
         partitions = self._broker.topics.partitions()
         failed = [one.name for one in partitions if one.failure is not None]
-        return NodeHealth(self._broker.upkeep.is_full, failed)
+        seen = [one for one in failed if self._sees_topic(session, one.topic)]
+        return NodeHealth(self._broker.upkeep.is_full, len(failed), seen)
 
     @query(Action.DESCRIBE, everybody)
     def waits_for(self, session: Session) -> Text:

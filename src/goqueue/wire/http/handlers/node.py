@@ -40,8 +40,8 @@ def health(front: FrontEnd, call: Call, _: object) -> Raw:
     problems = [front.waits_for] if front.waits_for else []
     if found.is_full:
         problems.append("The disk is full: writes are refused until space is freed.")
-    if found.failed:
-        failed = ", ".join(str(one) for one in found.failed[:10])
+    if found.failed_count:
+        failed = ", ".join(str(one) for one in found.failed[:10]) or found.failed_count
         problems.append(f"Partitions that cannot be written: {failed}.")
     return _health(front, call, problems)
 

@@ -30,7 +30,8 @@ from goqueue.model.errors import (
     UnknownUser,
     UserExists,
 )
-from goqueue.model.session import Session
+from goqueue.model.session import Session, pack_session
+from goqueue.model.tenants import TenantState
 from tests.unit.broker.gate.areas.policies import Only
 from tests.unit.broker.node import Node
 from tests.unit.broker.tenants import put_tenant
@@ -374,6 +375,33 @@ def test_disabling_and_deleting_a_user_ends_its_sessions(desk: Desk) -> None:
     desk.wait(desk.area.delete(ADMIN, user="alice"))
     assert not any(map(desk.authentication.is_valid, sessions))
     assert made.key.id not in desk.node.broker.identities.keys
+
+
+def test_jobs_write_nothing_for_users_that_may_not_act(desk: Desk) -> None:
+    may_write = desk.node.broker.redrives.may_write
+    desk.node.broker.gate.policy = Everything()
+    started_by = pack_session(ALICE)
+    expired = msgspec.structs.replace(ALICE, mechanism="bearer", key_id="gone", expires_ms=1)
+    assert may_write(started_by, "orders")
+    assert may_write(pack_session(expired), "orders"), "a job outlives the credentials"
+    desk.wait(desk.area.disable(ADMIN, user="alice"))
+    assert not may_write(started_by, "orders")
+    desk.wait(desk.area.disable(ADMIN, user="alice", is_disabled=False))
+    assert may_write(started_by, "orders")
+    desk.wait(desk.area.delete(ADMIN, user="alice"))
+    assert not may_write(started_by, "orders")
+    assert not may_write(pack_session(expired), "orders")
+
+
+@pytest.mark.parametrize("state", [TenantState.READ_ONLY, TenantState.SUSPENDED])
+def test_jobs_write_nothing_for_a_tenant_that_may_not(desk: Desk, state: TenantState) -> None:
+    acme = pack_session(Session("http", principal="User:CN=x", tenant="acme", is_inside=True))
+    may_write = desk.node.broker.redrives.may_write
+    desk.node.broker.gate.policy = Everything()
+    desk.wait(put_tenant(desk.node.broker, "acme"))
+    assert may_write(acme, "~acme~orders")
+    desk.wait(put_tenant(desk.node.broker, "acme", state))
+    assert not may_write(acme, "~acme~orders")
 
 
 def test_the_epoch_moves_with_users_and_keys_only(desk: Desk) -> None:
