@@ -500,9 +500,13 @@ class LedPartition:
 
     def _cut_off(self, fetch: ReplicaFetch, status: FetchStatus, **diverging: int) -> Served:
         restart_offset = self._first_offset()
-        if restart_offset is None:
+        if restart_offset is not None:
+            diverging["restart_offset"] = restart_offset
+        elif status is not FetchStatus.DIVERGING:
             return Served(self._answer(fetch, FetchStatus.DAMAGED))
-        return Served(self._answer(fetch, status, restart_offset=restart_offset, **diverging))
+        # A follower that only truncates its end needs no readable start. It may be the one replica
+        # that can take over, once it is in sync.
+        return Served(self._answer(fetch, status, **diverging))
 
     def _first_offset(self) -> int | None:
         """Return the start of the batch that contains the log's start offset; None if damaged.

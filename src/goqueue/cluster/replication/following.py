@@ -175,12 +175,17 @@ class Following:
             news: list[Effect] = [Append(batches)] if batches else []
             return [*news, Follow(answer.high_watermark, answer.start_offset)]
         if answer.status is FetchStatus.DIVERGING:
-            return [self._cut(answer)]
-        if answer.status is FetchStatus.BELOW_START:
-            return [self._restart(answer)]
-        # One of the two nodes has stale metadata; that resolves itself as it applies the log.
-        self._not_before_ms = now_ms + self._retry_ms
-        return []
+            effect = self._cut(answer)
+        elif answer.status is FetchStatus.BELOW_START:
+            effect = self._restart(answer)
+        else:
+            # One of the two nodes has stale metadata; that resolves itself as it applies the log.
+            effect = None
+        if effect is None:
+            self._not_before_ms = now_ms + self._retry_ms
+            return []
+        self.state = State.TRUNCATING
+        return [effect]
 
     def failed(self, now_ms: int) -> None:
         """Retry later: the fetch could not be sent, or its answer could not be stored."""
@@ -201,7 +206,7 @@ class Following:
             answer.offset,
         ) == (asked.request, asked.leader_epoch, asked.last_epoch, asked.offset)
 
-    def _cut(self, answer: ReplicaFetched) -> Effect:
+    def _cut(self, answer: ReplicaFetched) -> Effect | None:
         """Truncate to where both logs agree on the newest epoch that both may have.
 
         A log that starts later than that keeps its start offset, empty: what was deleted before it
@@ -213,9 +218,8 @@ class Following:
         target = min(own_end if own_epoch >= 0 else log.start_offset, answer.diverging_end)
         if answer.diverging_epoch < 0 or target < log.start_offset:
             return self._restart(answer)
-        self.state = State.TRUNCATING
         return Truncate(target)
 
-    def _restart(self, answer: ReplicaFetched) -> Effect:
-        self.state = State.TRUNCATING
-        return Restart(answer.restart_offset)
+    def _restart(self, answer: ReplicaFetched) -> Effect | None:
+        """Start over at the leader's first batch; None while it cannot read that."""
+        return Restart(answer.restart_offset) if answer.restart_offset >= 0 else None

@@ -331,6 +331,26 @@ def test_damage_on_the_leader_is_not_copied() -> None:
     assert pair.led.is_damaged
 
 
+def test_a_follower_cuts_its_end_though_the_leaders_first_batch_is_damaged() -> None:
+    pair = Pair()
+    pair.lead(1)
+    pair.one.append("first")
+    pair.one.append("second")
+    pair.catch_up()
+    pair.one.append("not committed")
+    pair.one.sync()
+    pair.swap(2)
+    pair.one.append("after the election")
+    pair.one.sync()
+    segment = pair.one.partition.log.active
+    pair.one.disk.flip_bit(segment.file.path, 8 * 70)
+    segment.trusted_from = segment.size
+    assert pair.pull().status is FetchStatus.DIVERGING
+    pair.catch_up()
+    assert pair.other.partition.end_offset == pair.one.partition.end_offset
+    assert b"after the election" in log_of(pair.other)[2]
+
+
 def test_what_was_sent_unread_and_refused_is_verified_when_it_is_asked_for_again() -> None:
     pair = Pair()
     pair.lead(1)

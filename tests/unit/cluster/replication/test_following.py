@@ -194,3 +194,16 @@ def test_nothing_is_reported_before_the_logs_were_compared() -> None:
     ask(one)
     log.durable_offset = 100
     assert one.report() is None
+
+
+def test_a_follower_does_not_start_over_at_a_batch_that_its_leader_cannot_read() -> None:
+    one = following(Log())
+    reply = answer(
+        ask(one),
+        FetchStatus.DIVERGING,
+        diverging_epoch=-1,
+        diverging_end=0,
+        restart_offset=-1,
+    )
+    assert one.received(reply, b"", 0) == []
+    assert one.fetch(TIMEOUT_MS) is not None, "it asks again"
