@@ -211,7 +211,8 @@ judge-kafka: $(TEST_STAMP) java ## Send the same requests to Apache Kafka and co
 
 judge-security: $(TEST_STAMP) java ## Test the client against Apache Kafka's TLS and SASL, and nodes with Kafka's tools
 	$(BIN)/python -m tests.judge.client_security $(ARGS)
-	GOQUEUE_TEST_TOOLS=1 $(BIN)/python -m pytest -q tests/integration/security/test_kafka_tools*.py
+	GOQUEUE_TEST_TOOLS=1 $(BIN)/python -m pytest -q tests/integration/security/test_kafka_*tool*.py \
+		tests/integration/security/test_rotation.py
 
 # Maven fetches the connector.
 judge-spark: setup-test ## Read with Spark's own Kafka source too, option by option, and compare

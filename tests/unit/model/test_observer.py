@@ -6,6 +6,7 @@ from goqueue.model.observer import (
     CALL_EVENTS,
     MESSAGE_EVENTS,
     NODE_EVENTS,
+    QUOTA_EVENTS,
     Observer,
     Observers,
     interested,
@@ -33,7 +34,7 @@ class OfStops(OfNodes):
 
 def test_every_event_is_listed_once() -> None:
     events = [name for name in vars(Observer) if callable(getattr(Observer, name))]
-    assert sorted(events) == sorted((*MESSAGE_EVENTS, *CALL_EVENTS, *NODE_EVENTS))
+    assert sorted(events) == sorted((*MESSAGE_EVENTS, *CALL_EVENTS, *QUOTA_EVENTS, *NODE_EVENTS))
 
 
 def test_none_and_one_are_themselves() -> None:
