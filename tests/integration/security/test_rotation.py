@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.single_node("the certificates are those of one node"),
     pytest.mark.skipif(
         "GOQUEUE_TEST_TOOLS" not in os.environ,
-        reason="a client library has crashed the process of the tests; `make judge-security` runs it",
+        reason="a client library crashed the test process once; `make judge-security` runs it",
     ),
 ]
 
