@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -78,19 +78,47 @@ class Cluster:
 class GoQueueNode:
     """A GoQueue node of a cluster, which is found at the same addresses in all its lives."""
 
-    def __init__(self, number: int, home: Path, *, ports: tuple[int, int], peers: str) -> None:
+    def __init__(
+        self,
+        number: int,
+        home: Path,
+        *,
+        ports: tuple[int, int],
+        peers: str,
+        sasl_port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """With `sasl_port`, there is a second Kafka listener, for users with passwords."""
         self._home = home
+        self._sasl_port = sasl_port
         self._port, internal_port = ports
         self._process: subprocess.Popen[bytes] | None = None
         self._command = [
             *(sys.executable, "-m", "goqueue", "serve", "--data-dir", str(home / "data")),
             *("--node-id", str(number), "--peers", peers),
             *("--set", f"cluster.secret={CLUSTER_SECRET}"),
-            *("--listen-kafka", self.bootstrap, "--listen-http", "127.0.0.1:0"),
+            *("--listen-kafka", self._kafka_listeners, "--listen-http", "127.0.0.1:0"),
             *("--listen-registry", "127.0.0.1:0", "--listen-sqs", "127.0.0.1:0"),
             *("--listen-internal", f"127.0.0.1:{internal_port}"),
             *("--ready-file", str(home / "ready")),
         ]
+        for name, value in (settings or {}).items():
+            self._command += ["--set", f"{name}={value}"]
+
+    @property
+    def _kafka_listeners(self) -> str:
+        sasl = f",sasl_plaintext://{self.sasl}" if self._sasl_port else ""
+        return self.bootstrap + sasl
+
+    @property
+    def sasl(self) -> str:
+        """The address of the Kafka listener for users with passwords."""
+        return f"127.0.0.1:{self._sasl_port}"
+
+    @property
+    def http(self) -> str:
+        """The address of the HTTP listener."""
+        return str(json.loads((self._home / "ready").read_text())["http"])
 
     @property
     def bootstrap(self) -> str:
@@ -141,15 +169,28 @@ class GoQueueNode:
             self._process = None
 
 
-def goqueue_cluster(home: Path) -> Cluster:
-    """Three GoQueue nodes with the settings they come with, not yet started."""
-    ports = _pairs(free_ports(2 * len(NODES)))
+def goqueue_cluster(
+    home: Path, *, has_users: bool = False, settings: Mapping[str, str] | None = None
+) -> Cluster:
+    """Three GoQueue nodes with the settings they come with, and given ones; not yet started.
+
+    With `has_users`, each has a second Kafka listener, for users with passwords.
+    """
+    found = free_ports(3 * len(NODES))
+    ports, sasl_ports = _pairs(found[: 2 * len(NODES)]), found[2 * len(NODES) :]
     peers = ",".join(
         f"{number}@127.0.0.1:{pair[1]}" for number, pair in zip(NODES, ports, strict=True)
     )
     nodes: dict[int, ClusterNode] = {
-        number: GoQueueNode(number, home / f"node-{number}", ports=pair, peers=peers)
-        for number, pair in zip(NODES, ports, strict=True)
+        number: GoQueueNode(
+            number,
+            home / f"node-{number}",
+            ports=pair,
+            peers=peers,
+            sasl_port=sasl_port if has_users else 0,
+            settings=settings,
+        )
+        for number, pair, sasl_port in zip(NODES, ports, sasl_ports, strict=True)
     }
     return Cluster("three GoQueue nodes", nodes, home)
 

@@ -81,6 +81,36 @@ def _produce(command: Sequence[str], system: System, topic: Topic, held: int) ->
     return Outcome(values, void)
 
 
+def share(
+    tools: Toolbox,
+    system: System,
+    topic: Topic,
+    *,
+    group: str,
+    consumers: int,
+    count: int,
+    size: int,
+) -> Outcome:
+    """Receive and accept all records of a topic by members of a share group, from Go."""
+    before = cpu_seconds(system.pid)
+    result = run(
+        [
+            *(str(tools.share_bench()), "--bootstrap", system.bootstrap, "--group", group),
+            *("--topic", topic.name, "--partitions", str(topic.partitions)),
+            *("--count", str(count), "--warmup", str(count // 20), "--size", str(size)),
+            *("--consumers", str(consumers), "--seconds-max", str(RUN_SECONDS_MAX)),
+        ]
+    )
+    broker_cpu = cpu_seconds(system.pid) - before
+    values = {
+        "messages_per_s": result["timed"] / result["seconds"],
+        "broker_cpu_us": broker_cpu * 1e6 / max(result["acked"], 1),
+        "client_cpu_us": result["cpu_seconds"] * 1e6 / max(result["acked"], 1),
+        "first_message_ms": result["first_message_ms"],
+    }
+    return Outcome(values, complaint(result))
+
+
 def consume(
     tools: Toolbox,
     client: str,

@@ -29,7 +29,8 @@ TABLES = "tables.md"  # beside the pictures
 GUIDE = REPOSITORY / "bench" / "README.md"
 ORDER = (
     *("limits", "produce", "durable", "consume", "catchup", "single", "connections", "pipelined"),
-    *("publish", "endtoend", "http", "receive", "queues", "sqs", "schedules", "schemas", "spark"),
+    *("publish", "endtoend", "http", "receive", "queues", "shares", "grpc"),
+    *("sqs", "schedules", "schemas", "spark"),
     *("cluster", "growth", "memory", "startup"),
 )
 HOW_TO_READ = (

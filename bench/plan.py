@@ -52,6 +52,8 @@ class Plan:
     queue_messages: tuple[tuple[int, int], ...] = ((1, 20_000), (10, 100_000), (100, 400_000))
     queue_messages_peer: int = 150_000
     queue_consumers: tuple[int, ...] = (1, 8, 64)
+    share_messages: tuple[tuple[int, int], ...] = ((1000, 400_000), (100, 1_000_000))
+    grpc_messages: int = 1_000_000
     # The last is close to a million: the highest limit that a group takes is a million in all.
     unacked_levels: tuple[int, ...] = (100, 10_000, 100_000, 950_000)
     unacked_probe: int = 40_000
@@ -117,6 +119,8 @@ QUICK = Plan(
     sqs_messages=2_000,
     sqs_messages_moto=300,
     queue_messages=((1, 1_000), (10, 5_000), (100, 20_000)),
+    grpc_messages=100_000,
+    share_messages=((1000, 60_000), (100, 120_000)),
     unacked_levels=(100, 10_000, 50_000),
     unacked_probe=5_000,
     schedules=50_000,

@@ -260,4 +260,4 @@ class Session:
             command = [sys.executable, "-m", "bench.http_echo", "--stack", stack]
             return Server(name, command, home, is_storing=False)
         mode = {EVERY: "every", NONE: "none"}[name]
-        return goqueue(name, home, {"storage.fsync": mode})
+        return goqueue(name, home, {"storage.fsync": mode, "listeners.grpc": "127.0.0.1:0"})

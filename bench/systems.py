@@ -80,6 +80,13 @@ class Server:
         return self._addresses["sqs"]
 
     @property
+    def grpc(self) -> str:
+        """The address of the gRPC listener."""
+        if "grpc" not in self._addresses:
+            raise Unavailable(f"{self.name} does not speak gRPC")
+        return self._addresses["grpc"]
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the server has not been started"
         return self._process.pid

@@ -5,7 +5,7 @@
 #
 # DEMO_PAUSE   seconds to read each part on a terminal (1.5)
 # DEMO_REPORT  folder to keep the report in (./demo-report)
-# DEMO_PATIENCE  seconds until a step that is not done says what it waits for (8)
+# DEMO_PATIENCE  a step that takes longer says what it waits for whenever so many seconds have passed (4)
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -13,7 +13,7 @@ report="${DEMO_REPORT:-$PWD/demo-report}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/goqueue-demo.XXXXXX")"
 # The first start takes free ports, later ones take them again.
 kafka="127.0.0.1:0" http="127.0.0.1:0" registry="127.0.0.1:0"
-broker="" producer="" watcher="" part=0 patience="${DEMO_PATIENCE:-8}"
+broker="" producer="" watcher="" part=0 patience="${DEMO_PATIENCE:-4}"
 export GOQUEUE_CLI_CONFIG="$work/contexts.yaml"
 unset GOQUEUE_SPARK_MASTER # Spark is to run here, whatever the user has elsewhere
 
@@ -32,13 +32,12 @@ elapsed() {
 	printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60))
 }
 
-watch() { # from now on say what is waited for, after longer and longer times, until `unwatch`
+watch() { # from now on say what is waited for, again and again, until `unwatch`
 	# Waits in `read`, not in `sleep`: a process that it had started would outlive it.
 	(
 		exec {never}<> <(:)
-		for ((waited = 0, next = patience; ; next = waited)); do
-			read -rt "$next" -u "$never" || true
-			waited=$((waited + next))
+		for ((waited = patience; ; waited += patience)); do
+			read -rt "$patience" -u "$never" || true
 			printf '%s... %d s so far, waiting for: %s%s\n' "$dim" "$waited" "$*" "$plain"
 		done
 	) &
@@ -65,10 +64,18 @@ show() { # a command as one would type it, and what it prints
 
 show_refusal() { # a command that must not succeed
 	printf '%s$ %s%s\n' "$blue" "$*" "$plain"
+	watch "this command"
 	if eval "$*" 2>&1; then
 		echo "That should have been refused." >&2
 		exit 1
 	fi
+	unwatch
+}
+
+note_lag() { # for the report at the end
+	watch "the lag to be noted for the report"
+	goqueue pipeline run lag --to lag -g billing >/dev/null
+	unwatch
 }
 
 ask() { # curl, with the end of line that JSON over HTTP does without
@@ -153,7 +160,7 @@ show "goqueue consume orders -n 3 --template '%p@%o  %k  %s\n'"
 say "A group remembers how far it is; its lag is what it has still to read."
 show "goqueue consume orders --group billing -n 9000 --template '%k\n' | wc -l"
 show "goqueue group lag billing"
-goqueue pipeline run lag --to lag -g billing >/dev/null # for the report at the end
+note_lag
 
 say "A queue, with nothing but curl: receive a message, and acknowledge it."
 show "goqueue topic create mails"
@@ -215,7 +222,7 @@ note "10,000 + 1 + 100,000 records, none lost, none twice:"
 waits_for="110,001 records to be read and sorted"
 show "goqueue consume orders --template '%p@%o\n' | sort -u | wc -l"
 show "goqueue group lag billing"
-goqueue pipeline run lag --to lag -g billing >/dev/null
+note_lag
 
 say "Spark archives the topic as Parquet, and reads it again to compare every count and checksum."
 waits_for="Spark to start, to archive 110,001 records and to read them again"

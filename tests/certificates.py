@@ -43,7 +43,7 @@ class Authority:
         built = _build(self._name, self._name, self._key).add_extension(constraints, critical=True)
         self._file.write_bytes(_pem(built.sign(self._key, hashes.SHA256())))
 
-    def sign(self, name: str, *hosts: str, days: int = 1, password: bytes = b"") -> Files:
+    def sign(self, name: str, *hosts: str, days: float = 1, password: bytes = b"") -> Files:
         """A certificate for a node at these hosts; written over one of the same name."""
         key = ec.generate_private_key(ec.SECP256R1())
         usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -58,9 +58,32 @@ class Authority:
         _replace(files.certificate, _pem(built.sign(self._key, hashes.SHA256())))
         return files
 
+    def revoke(self, *revoked: Files) -> Path:
+        """Write a list of revoked certificates, over the last one; return where it is."""
+        now = datetime.now(UTC)
+        made = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - timedelta(days=1))
+            .next_update(now + timedelta(days=1))
+        )
+        for one in revoked:
+            read = x509.load_pem_x509_certificate(one.certificate.read_bytes())
+            entry = (
+                x509.RevokedCertificateBuilder()
+                .serial_number(read.serial_number)
+                .revocation_date(now - timedelta(hours=1))
+                .build()
+            )
+            made = made.add_revoked_certificate(entry)
+        path = self._file.with_suffix(".crl")
+        signed = made.sign(self._key, hashes.SHA256())
+        _replace(path, signed.public_bytes(serialization.Encoding.PEM))
+        return path
+
 
 def _build(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int = 1
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: float = 1
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (

@@ -21,6 +21,7 @@ storage:
   segment_bytes: 256MiB
 ```
 
+Variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT` and others) come after the settings file.
 Every setting can also be given as the environment variable `GOQUEUE_<SECTION>_<NAME>` or as
 `--set section.name=value`. A setting with a flag of its own has a second variable, named after
 the flag.

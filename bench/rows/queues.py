@@ -60,8 +60,8 @@ def measure(session: Session) -> None:
         "may be pending then. Not like for like: an acknowledged message stays in the stream until "
         "something trims it.",
         f"A {RABBITMQ_STREAM} and a topic of Apache Kafka cannot take part: they know how far a "
-        "reader is, not which messages are acknowledged. (Kafka's share groups can, but no client "
-        "in C speaks them.)",
+        "reader is, not which messages are acknowledged. (Kafka's share groups are another "
+        "row.)",
         "Unacked: so many messages of 100 B are held, one after the other or every second one "
         f"between acknowledged ones; then others are received and acknowledged in batches of "
         f"{BATCH}, then some of those that are held, in random order.",

@@ -43,7 +43,7 @@ def measure(session: Session) -> None:
         "of the encryption costs too.",
         "Consume is from the page cache.",
     ]
-    certificate = _make_certificate(session.work / "tls")
+    certificate = make_certificate(session.work / "tls")
     subjects: dict[str, Subject] = {}
     cases: dict[str, dict[str, Case]] = {"produce": {}, "consume": {}}
     for name in session.with_peers(NONE):
@@ -148,7 +148,7 @@ def _start_kafka(session: Session, certificate: Certificate) -> tuple[KafkaNode,
     return kafka, over_tls
 
 
-def _make_certificate(folder: Path) -> Certificate:
+def make_certificate(folder: Path) -> Certificate:
     folder.mkdir(parents=True, exist_ok=True)
     made = Certificate(folder / "server.pem", folder / "server.key", folder / "both.pem")
     command = [

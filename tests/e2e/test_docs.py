@@ -15,7 +15,7 @@ from tests.integration.process import Broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 # Whatever reads or writes is told where the broker of the test is.
-PLACES = re.compile(r'\.option\("(?:subscribe|topic)", "\w+"\)')
+PLACES = re.compile(r'\.option\("(?:subscribe|topic|view)", "\w+"\)')
 
 
 def test_the_code_of_the_page_runs(
@@ -33,7 +33,7 @@ def test_the_code_of_the_page_runs(
     found: dict[str, Any] = {}
     code = code.replace("http://127.0.0.1:8081", broker.registry)
     exec(code.replace("/data", str(tmp_path)), found)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     assert found["spark"] is spark
     assert found["orders"].count() == 6_000
     assert found["query"].awaitTermination(120)

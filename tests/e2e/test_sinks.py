@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -131,10 +132,10 @@ def test_what_cannot_be_written_is_said_before_anything_is(
     spark: SparkSession, save: Save, client: LogClient, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
-    rows = spark.range(3).select(sql.col("id").alias("value"), sql.lit(1).alias("colour"))
+    rows = spark.range(3).select(sql.col("id").alias("value"), sql.lit(1).alias("prority"))
     with pytest.raises(PySparkException) as refused:
         save(rows)
-    for part in ("'value' is bigint", "no column 'colour'", "option topic"):
+    for part in ("'value' is bigint", "no column 'prority'", "option topic"):
         assert part in str(refused.value)
     text = spark.range(3).select(sql.lit("a").alias("value"))
     with pytest.raises(PySparkException, match="deliverie"):
@@ -142,6 +143,27 @@ def test_what_cannot_be_written_is_said_before_anything_is(
     with pytest.raises(PySparkException, match="cannot be overwritten"):
         text.write.format("goqueue").option("topic", topic).mode("overwrite").save()
     assert values_of(client, topic) == Counter()
+
+
+def test_what_was_read_is_written_as_it_is(
+    save: Save, table: Table, client: LogClient, new_topic: NewTopic
+) -> None:
+    source, target = new_topic(partitions=2), new_topic(partitions=2)
+    with client.producer() as producer:
+        for number in range(10):
+            producer.send(
+                source,
+                b"v%d" % number,
+                key=b"k%d" % number,
+                headers=[("h", b"%d" % number)],
+                partition=number % 2,
+                timestamp_ms=time.time_ns() // 1_000_000 - number,
+            )
+    read = table(subscribe=source, includeHeaders="true").load()
+    save(read, topic=target, includeHeaders="true")
+    names = ["key", "value", "partition", "offset", "timestamp", "headers"]
+    copied = table(subscribe=target, includeHeaders="true").load().select(*names)
+    assert sorted(copied.collect(), key=repr) == sorted(read.select(*names).collect(), key=repr)
 
 
 # Streams
@@ -158,6 +180,28 @@ class Copy:
         self._source = source
         self._target = target
         self.checkpoint = folder / "checkpoint"
+
+    def count_by_key(self) -> None:
+        """Write the count of each key in the mode complete."""
+        rows = (
+            self._spark.readStream.format("goqueue")
+            .option("kafka.bootstrap.servers", self._bootstrap)
+            .option("subscribe", self._source)
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        counts = rows.groupBy("key").count()
+        (
+            counts.select("key", sql.format_string("value %d", "count").alias("value"))
+            .writeStream.format("goqueue")
+            .outputMode("complete")
+            .option("kafka.bootstrap.servers", self._bootstrap)
+            .option("topic", self._target)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
 
     def start(self, *, available_now: bool = True, **options: str) -> StreamingQuery:
         rows = (
@@ -194,6 +238,19 @@ class Copy:
         last = max(int(one.name) for one in commits.glob("*") if one.name.isdigit())
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+def test_a_stream_in_the_mode_complete_appends_its_whole_result_each_epoch(
+    spark: SparkSession, client: LogClient, broker: Broker, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    source, target = new_topic(), new_topic()
+    copy = Copy(spark, broker.bootstrap, source, target, tmp_path)
+    for count in (1, 2):
+        with client.producer() as producer:
+            for key in (b"a", b"b"):
+                producer.send(source, b"", key=key)
+        copy.count_by_key()
+        assert values_of(client, target)[b"value %d" % count] == 2
 
 
 def test_an_epoch_that_is_repeated_with_other_tasks_appears_once(

@@ -8,8 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.process import Broker
+from tests.pages import ROOT, cells, is_like
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "walkthrough.md"
 COMMAND_SECONDS_MAX = 240
 TEST_SECONDS_MAX = 600  # half a minute on two free cores
-ANYTHING = "…"
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A piece of code on the page, and what it is said to print."""
-
-    language: str
-    code: str
-    printed: str
 
 
 @pytest.mark.slow
@@ -74,36 +62,6 @@ def test_the_targets_that_the_page_names_are_there() -> None:
     assert all(f"\n{target}:" in makefile for target in named)
 
 
-@pytest.mark.parametrize(
-    ("expected", "printed", "is_so"),
-    [
-        ("a\nb\n", "a\nb\n", True),
-        ("a\nb\n", "a\nc\n", False),
-        ("a …\n", "a 12 s\n", True),
-        ("a …\n", "a 12 s\nb\n", False),
-        ("a\n…\nz\n", "a\nb\nc\nz\n", True),
-        ("a\n…\nz\n", "a\nb\nc\n", False),
-        ("a.c\n", "abc\n", False),
-        ("", "a\n", False),
-    ],
-)
-def test_what_is_printed_is_compared_line_by_line(expected: str, printed: str, is_so: bool) -> None:
-    assert is_like(printed, expected) is is_so
-
-
-def cells(page: str) -> Iterator[Cell]:
-    """The cells of the page in their order; a block of commands is one cell for each."""
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
-    for number, (language, text) in enumerate(blocks):
-        if language == "python":
-            follows = blocks[number + 1] if number + 1 < len(blocks) else ("", "")
-            yield Cell("python", text, follows[1] if follows[0] == "text" else "")
-        elif language == "console":
-            for command in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-                line, _, printed = command.partition("\n")
-                yield Cell("console", line, printed)
-
-
 def run_python(code: str, names: dict[str, Any]) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as output:
         exec(compile(code, str(PAGE), "exec"), names)
@@ -121,15 +79,3 @@ def run_command(command: str, environment: dict[str, str]) -> str:
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
-
-
-def is_like(printed: str, expected: str) -> bool:
-    """Equal, where the page does not say … for a part of a line or for some lines."""
-    lines = expected.rstrip("\n").split("\n")
-    return re.fullmatch("".join(map(_pattern, lines)), printed.rstrip("\n") + "\n") is not None
-
-
-def _pattern(line: str) -> str:
-    if line == ANYTHING:
-        return r"(?:.*\n)*?"
-    return re.escape(line).replace(ANYTHING, ".*?") + r"\n"

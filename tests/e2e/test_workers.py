@@ -20,6 +20,7 @@ from goqueue.spark.schema import table_schema
 from goqueue.spark.session import enable
 from goqueue.spark.source import TableReader
 
+ROOT = Path(__file__).parents[2]
 _READ = "import sys; from pyspark import cloudpickle; cloudpickle.loads(sys.stdin.buffer.read())"
 
 
@@ -67,6 +68,33 @@ def test_a_session_whose_workers_lack_the_package_is_refused(tmp_path: Path, fla
     else:
         assert enable(spark) is spark
     assert bool(listeners) == (not flags)
+
+
+_WARNED = "statically registered"
+_ENABLED = """
+import sys
+import goqueue.spark
+from tests.e2e.conftest import SPARK_SETTINGS
+
+settings = {**SPARK_SETTINGS, "spark.log.level": "WARN", "spark.sql.warehouse.dir": sys.argv[1]}
+spark = goqueue.spark.session("local[1]", name="enabled", settings=settings)
+goqueue.spark.enable(goqueue.spark.enable(spark).newSession())
+rows = spark.readStream.format("goqueue").option("subscribe", "orders").load()
+sys.stderr.write("THEN\\n")
+from goqueue.spark.source import GoQueueDataSource
+spark.dataSource.register(GoQueueDataSource)
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_enabling_a_session_replaces_no_data_source(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _ENABLED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    enabled, registered = done.stderr.split("THEN\n")
+    assert _WARNED not in enabled
+    assert _WARNED in registered, "Spark words the warning in another way"
 
 
 class SessionOf:

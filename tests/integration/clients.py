@@ -162,7 +162,7 @@ class AioKafka:
 
     async def _write(self, topic: str, messages: Iterable[Message], codec: str | None) -> None:
         async with AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, compression_type=codec
+            bootstrap_servers=self.bootstrap, compression_type=codec, acks="all"
         ) as producer:
             sent = [
                 await producer.send(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
@@ -14,6 +18,8 @@ from tests.credentials import SECRET
 from .ports import quiet_port
 from .process import Broker
 from .waiting import eventually
+
+CLI_SECONDS_MAX = 120
 
 # Small, because every partition of them has a copy on every node.
 CLUSTER_SETTINGS: dict[str, object] = {
@@ -57,6 +63,8 @@ class ClusterBroker(Broker):
 class Cluster:
     """Nodes 1, 2, 3, … on loopback."""
 
+    kind: type[ClusterBroker] = ClusterBroker
+
     def __init__(
         self, directory: Path, *, count: int = 3, settings: Mapping[str, object] | None = None
     ) -> None:
@@ -66,7 +74,7 @@ class Cluster:
         for number, port in ports.items():
             home = directory / f"node-{number}"
             home.mkdir(parents=True)
-            self.nodes[number] = ClusterBroker(
+            self.nodes[number] = self.kind(
                 home,
                 {**CLUSTER_SETTINGS, **(settings or {})},
                 node_id=number,
@@ -97,6 +105,14 @@ class Cluster:
     def leader_of(self, topic: str, partition: int = 0) -> int:
         found = self.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition]
         return int(found.leader)
+
+    def cli(self, *words: str, node: int = 1, code: int = 0) -> Any:
+        """Run a `goqueue` command; return what it printed, or its error."""
+        address = self.nodes[node].http.removeprefix("http://")
+        command = [sys.executable, "-m", "goqueue", *words, "--http", address, "-o", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CLI_SECONDS_MAX)
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout) if done.stdout else done.stderr
 
     def until_in_sync(self, topic: str) -> None:
         """Wait until every copy of a topic is in sync."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ class Broker:
     """A node that can be stopped, killed and started again on the same port and data."""
 
     scheme = "http"  # of all listeners that carry HTTP
+    python = sys.executable  # of the environment that the node is installed in
 
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
         self.directory = directory
@@ -32,10 +34,11 @@ class Broker:
         self._output = directory / "output"
         self._process: subprocess.Popen[bytes] | None = None
         self._port = quiet_port()
-        self._http_port = quiet_port()
+        self.http_port = quiet_port()
         self._registry_port = quiet_port()
         self._sqs_port = quiet_port()
         self.start_seconds_max: float = START_SECONDS_MAX
+        self.environ: dict[str, str] = {}  # besides that of the test, from the next start on
         # How far the clock of the node is ahead of the machine's, from its next start on.
         self.clock_ahead_seconds = 0
 
@@ -47,7 +50,7 @@ class Broker:
     @property
     def http(self) -> str:
         """Where the HTTP API begins."""
-        return f"{self.scheme}://127.0.0.1:{self._http_port}"
+        return f"{self.scheme}://127.0.0.1:{self.http_port}"
 
     @property
     def registry(self) -> str:
@@ -60,10 +63,22 @@ class Broker:
         return f"{self.scheme}://127.0.0.1:{self._sqs_port}"
 
     @property
+    def grpc(self) -> str:
+        """The address to give to a gRPC client; it needs the setting `listeners.grpc`."""
+        addresses = json.loads((self.directory / "ready.json").read_text())
+        return str(addresses["grpc"])
+
+    @property
     def pid(self) -> int:
         """The process id of the running node."""
         assert self._process is not None, "the node is not running"
         return self._process.pid
+
+    @property
+    def ended_with(self) -> int | None:
+        """The code with which the node has ended by itself; None while it runs."""
+        assert self._process is not None, "the node was not started"
+        return self._process.poll()
 
     @property
     def rss_bytes(self) -> int:
@@ -76,6 +91,10 @@ class Broker:
         """All the node has printed, over all its lives."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
+    def until_logged(self, text: str) -> None:
+        """Wait for a line of the log: a client may notice the end of its connection before it."""
+        eventually(lambda: text in self.log_text, because=text)
+
     def start(self) -> None:
         """Start the node and wait until it serves."""
         self.launch()
@@ -87,7 +106,10 @@ class Broker:
         ready_file.unlink(missing_ok=True)
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command(ready_file), stdout=output, stderr=subprocess.STDOUT
+                self._command(ready_file),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environ},
             )
 
     def until_ready(self) -> None:
@@ -100,7 +122,7 @@ class Broker:
         )
         addresses = json.loads(ready_file.read_text())
         assert addresses["kafka"] == self.bootstrap
-        assert f"{self.scheme}://{addresses['http']}" == self.http
+        assert addresses["http"].endswith(f":{self.http_port}")
         assert f"{self.scheme}://{addresses['registry']}" == self.registry
         assert f"{self.scheme}://{addresses['sqs']}" == self.sqs
 
@@ -149,9 +171,9 @@ class Broker:
         program = ["-m", "goqueue"]
         if self.clock_ahead_seconds:
             program = [str(CLOCK_AHEAD), str(self.clock_ahead_seconds)]
-        command = [*END_WITH_US, sys.executable, *program, "serve"]
+        command = [*END_WITH_US, self.python, *program, "serve"]
         command += ["--data-dir", str(self.data_dir), "--listen-kafka", self.bootstrap]
-        command += ["--listen-http", f"127.0.0.1:{self._http_port}"]
+        command += ["--listen-http", f"127.0.0.1:{self.http_port}"]
         command += ["--listen-registry", f"127.0.0.1:{self._registry_port}"]
         command += ["--listen-sqs", f"127.0.0.1:{self._sqs_port}"]
         command += ["--ready-file", str(ready_file)]

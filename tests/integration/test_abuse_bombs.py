@@ -28,7 +28,7 @@ pytestmark = pytest.mark.single_node("measures the memory of one process")
 LARGEST = 31 * MiB  # just within what a batch may unpack to
 BOMB = 48 * MiB  # beyond it
 CODECS = [Compression.GZIP, Compression.LZ4, Compression.ZSTD]
-MESSAGE_TOO_LARGE = 10
+MESSAGE_TOO_LARGE, INVALID_RECORD = 10, 87
 PIPELINED = 12
 NOW_MS = int(time.time() * 1000)
 STORED = 8
@@ -66,6 +66,12 @@ def _stream_bomb(size: int) -> bytes:
             max_timestamp=record.timestamp_ms,
         )
     )
+
+
+def _announcing(count: int) -> bytes:
+    """A batch of one record of a few bytes that says it has so many."""
+    payload = encode_records([(0, Record(None, b"", (), NOW_MS))], base_timestamp=NOW_MS)
+    return _packed(payload, count, Compression.NONE)
 
 
 def _plain(text: str) -> bytes:
@@ -132,6 +138,21 @@ def test_batches_that_are_just_small_enough_leave_time_to_others(
     with bounded(node):
         answers = _produce(node, f"largest-{codec.name}", *[batch] * PIPELINED)
     assert answers == [0] * PIPELINED
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 1_000_000, 2])
+def test_a_few_bytes_that_announce_more_records_than_they_have_are_refused(
+    node: Broker, count: int
+) -> None:
+    topic, group = f"announced-{count}", f"workers-{count}"
+    _create(node, topic)
+    batch = _announcing(count)
+    assert len(batch) < 75
+    with bounded(node):
+        answers = _produce(node, topic, *[batch] * 200, _plain("good"))
+        [found] = receive(node, group, topic, 10)
+    assert answers == [INVALID_RECORD] * 200 + [0]
+    assert found["offset"] == 0
 
 
 def _read_all(node: Broker, topic: str, query: str = "limit=1000") -> tuple[list[Any], list[Any]]:

@@ -29,7 +29,7 @@ from .bad_batch_answers import (
 from .bad_batches import FRAME_CASES, PACKED_CASES, RECORD_CASES, Make, Produced, produce
 from .clients import Confluent
 from .conftest import PEER
-from .topics import FOREVER
+from .topics import FOREVER, leader_address
 from .wire import FETCH, connect, fetch_v4, fetched_v4
 
 NONE, ZSTD = Compression.NONE, Compression.ZSTD
@@ -49,8 +49,9 @@ def _answers(
     bootstrap: str, topic: str, cases: Mapping[str, Make], codec: Compression
 ) -> dict[str, Produced]:
     answers = {}
+    leader = leader_address(bootstrap, topic)
     for name, make in cases.items():
-        with connect(bootstrap) as wire:
+        with connect(leader) as wire:
             answers[name] = produce(wire, topic, bytes(make(_now_ms(), codec)))
     return answers
 
@@ -153,7 +154,7 @@ def test_a_batch_gets_the_time_of_its_newest_record(
 ) -> None:
     topic = new_topic(**FOREVER)
     now_ms = _now_ms()
-    with connect(bootstrap) as wire:
+    with connect(leader_address(bootstrap, topic)) as wire:
         assert produce(wire, topic, bytes(RECORD_CASES[name](now_ms, codec))).error == 0
         wire.request(FETCH, 4, fetch_v4(topic))
         body = wire.answer()[1]

@@ -17,6 +17,8 @@ from goqueue import Client
 from goqueue.model.errors import UnknownGroup
 
 from .process import Broker
+from .sharing import share_consumer
+from .waiting import eventually
 
 RUN_SECONDS_MAX = 60
 
@@ -176,6 +178,41 @@ def test_group_commands_know_queue_groups(
     assert goqueue("group", "lag", queue_group).out.splitlines()[-1] == "Total lag: 2"
     assert goqueue("group", "delete", queue_group, "--yes").code == 0
     assert queue_group not in [one.name for one in api.groups.list_all()]
+
+
+def test_every_group_is_listed_once_with_its_kind(
+    goqueue: Run, api: Client, topic: str, queue_group: str
+) -> None:
+    stream_group = f"{queue_group}-stream"
+    api.groups.put_stream(stream_group, [topic])
+    rows = json.loads(goqueue("group", "list", "-o", "json").out)
+    kinds = [(row["group"], row["kind"]) for row in rows]
+    assert len(kinds) == len({name for name, _ in kinds})
+    assert {(queue_group, "queue"), (stream_group, "stream")} <= set(kinds)
+
+
+def test_share_consumers_are_shown_with_their_group(
+    goqueue: Run, broker: Broker, topic: str, group: str
+) -> None:
+    def listed() -> dict[str, object]:
+        rows = json.loads(goqueue("group", "list", "-o", "json").out)
+        [found] = [row for row in rows if row["group"] == group]
+        return dict(found)
+
+    with share_consumer(broker.bootstrap, group, topic, client_id="till-4") as consumer:
+        eventually(lambda: consumer.poll(0.2) or goqueue("group", "describe", group).code == 0)
+        assert listed() == {"group": group, "kind": "queue", "protocol": "share", "state": "Stable"}
+        tree = json.loads(goqueue("group", "describe", group, "-o", "json").out)
+        assert (tree["kind"], tree["state"]) == ("queue", "Stable")
+        [member] = tree["members"]
+        assert (member["client"], member["partitions"]) == ("till-4", [f"{topic}/0"])
+        table = goqueue("group", "describe", group).out
+        assert f"{group}: queue group, 1 topic, stable, 1 share consumer" in table
+        assert f"{topic}/0" in table
+        assert "till-4" in goqueue("queue", "describe", group).out
+    assert listed() == {"group": group, "kind": "queue", "protocol": None, "state": None}
+    tree = json.loads(goqueue("group", "describe", group, "-o", "json").out)
+    assert (tree["state"], tree["members"]) == (None, [])
 
 
 def test_the_wrong_kind_is_answered_with_the_right_command(

@@ -56,7 +56,10 @@ class Writer:
         while not self._stop.is_set():
             for _ in range(20):
                 value = str(self.sent).encode()
-                self._producer.produce(self._topic, value, key=value, on_delivery=self._done)
+                try:
+                    self._producer.produce(self._topic, value, key=value, on_delivery=self._done)
+                except BufferError:
+                    break  # The nodes are slower; what is queued is sent first.
                 self.sent += 1
             self._producer.poll(0.01)
 

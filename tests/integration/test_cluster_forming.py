@@ -43,7 +43,7 @@ class GrowingCluster(Cluster):
     def make_first(self) -> None:
         """The same node, data and addresses, with the setting that makes it the first of many."""
         first = self._node(1, self._port)
-        for name in ("_port", "_http_port", "_registry_port"):
+        for name in ("_port", "http_port", "_registry_port"):
             setattr(first, name, getattr(self.alone, name))
         self.nodes[1] = first
         first.start()
@@ -262,9 +262,12 @@ def test_two_of_three_found_a_cluster_and_say_for_whom_they_wait_before(tmp_path
         create_topic(first, "orders")
         third.start()
         eventually(
-            lambda: _answer(third, "/v1/admin/cluster/health") == {"status": "ok", "problems": []},
+            lambda: (_answer(third, "/v1/admin/cluster/health") or {}).get("status") == "ok",
             because="the third has joined and has its copies",
         )
+        ready = _answer(third, "/readyz")
+        assert ready is not None
+        assert (ready["status"], ready["problems"]) == ("ok", [])
         cluster = _answer(third, "/v1/admin/cluster")
         assert cluster is not None
         assert cluster["voters"] == [1, 2, 3]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -437,13 +435,7 @@ def test_a_cluster_is_run_from_the_command_line(
     create(cluster, nodes, "managed")
 
     def run(node: int, *words: str) -> Any:
-        address = cluster.nodes[node].http.removeprefix("http://")
-        command = [sys.executable, "-m", "goqueue", "cluster", *words]
-        done = subprocess.run(
-            [*command, "--http", address, "-o", "json"], capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout) if done.stdout else None
+        return cluster.cli("cluster", *words, node=node)
 
     about = run(1, "info")
     assert (about["nodes"], about["nodes_running"], about["voters"]) == (3, 3, "1,2,3")
@@ -464,6 +456,9 @@ def test_a_cluster_is_run_from_the_command_line(
     run(2, "elect", "managed")
     assert [one["leader"] for one in run(2, "partitions", "managed")] == [2, 3, 2]
     assert run(2, "reassign", "--status") == []
+    planned = run(1, "reassign", "--all", "--replicas", "1,2,3", "--dry-run")
+    assert {one["topic"] for one in planned} >= {"managed"}
+    assert sorted(one["replicas"][0] for one in planned if one["topic"] == "managed") == [1, 2, 3]
 
 
 def test_kafka_tools_elect_leaders(cluster: Cluster, nodes: dict[int, httpx.Client]) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -44,14 +40,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.close()
 
 
-def run(cluster: Cluster, *words: str, code: int = 0) -> Any:
-    address = cluster.nodes[2].http.removeprefix("http://")
-    command = [sys.executable, "-m", "goqueue", "cluster", *words, "--http", address, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, done.stderr
-    return json.loads(done.stdout) if done.stdout else done.stderr
-
-
 def api(cluster: Cluster) -> Client:
     return Client(cluster.nodes[1].http.removeprefix("http://"))
 
@@ -75,8 +63,17 @@ def test_a_move_keeps_to_its_throttle_and_writers_go_on(cluster: Cluster) -> Non
     cluster.admin.create_topics([topic])["heavy"].result(30)
     cluster.until_in_sync("heavy")
     produce(cluster, "heavy", [os.urandom(MESSAGE_BYTES) for _ in range(MESSAGES)])
-    words = ("reassign", "heavy", "--replicas", "1,3", "--throttle", f"{RATE}", "--detach")
-    assert [one["outcome"] for one in run(cluster, *words)] == ["started"]
+    words = (
+        "cluster",
+        "reassign",
+        "heavy",
+        "--replicas",
+        "1,3",
+        "--throttle",
+        f"{RATE}",
+        "--detach",
+    )
+    assert [one["outcome"] for one in cluster.cli(*words)] == ["started"]
     with api(cluster) as client:
 
         def look() -> MovingPartition:
@@ -99,9 +96,9 @@ def test_a_move_keeps_to_its_throttle_and_writers_go_on(cluster: Cluster) -> Non
         assert 0 < seen.bytes_left <= MESSAGES * (MESSAGE_BYTES + 200)
         assert 0 < seen.bytes_per_second <= 2 * RATE
         assert seen.remaining_ms
-        [shown] = run(cluster, "reassign", "--status")
+        [shown] = cluster.cli("cluster", "reassign", "--status")
         assert (shown["to"], shown["throttle_bytes_per_second"]) == ([1, 3], RATE)
-        [changed] = run(cluster, "reassign", "--throttle", "none")
+        [changed] = cluster.cli("cluster", "reassign", "--throttle", "none")
         assert changed["outcome"] == "without limit"
         eventually(lambda: not client.cluster.reassignments(), because="without a limit it ends")
         [placed] = client.cluster.partitions(topic="heavy")
@@ -128,14 +125,14 @@ def test_kafka_tools_throttle_nodes(cluster: Cluster) -> None:
 
 
 def test_voters_are_listed_and_changed_with_care(cluster: Cluster) -> None:
-    listed = run(cluster, "voters")
+    listed = cluster.cli("cluster", "voters")
     assert [(one["id"], one["votes"], one["running"]) for one in listed] == [
         (1, True, True),
         (2, True, True),
         (3, True, True),
     ]
     assert sorted(one["role"] for one in listed) == ["controller", "voter", "voter"]
-    assert "promoted again at once" in run(cluster, "voters", "remove", "2", code=1)
+    assert "promoted again at once" in cluster.cli("cluster", "voters", "remove", "2", code=1)
     with api(cluster) as client:
         with pytest.raises(UnknownNode, match="No node 77 is registered"):
             client.cluster.add_voter(77)

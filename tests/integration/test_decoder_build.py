@@ -17,11 +17,12 @@ MODULES = (
     "model/_decode",
     "model/_encode",
     "model/_runs",
+    "model/scanning/_scan",
     "runtime/_turns",
     "wire/kafka/_requests",
 )
 # Of each seed; `--seeds 10` tries ten times as many. Columns take longer to make than bytes.
-FUZZ_CASES = dict(zip(MODULES, (8_000, 1_600, 8_000, 1_000, 4_000), strict=True))
+FUZZ_CASES = dict(zip(MODULES, (8_000, 1_600, 8_000, 2_000, 1_000, 4_000), strict=True))
 FUZZ_SECONDS_MAX = 280  # some seconds of work, of which a busy machine gives little at a time
 
 # What both do with a module that stands at the path of the first argument.
@@ -66,6 +67,16 @@ for seed in range(*map(int, sys.argv[2:])):
     data, spans = hostile_run(random.Random(seed))
     data = bytes(bytearray(data))
     assert outcomes(runs, data, spans) == outcomes(run_reference, data, spans), seed
+print("sound")
+""",
+    "model/scanning/_scan": """
+from goqueue.model.scanning import reference
+from tests.unit.model.scan_cases import hostile_log, outcomes
+
+scan = load("goqueue.model.scanning._scan")
+for seed in range(*map(int, sys.argv[2:])):
+    data = bytes(bytearray(hostile_log(random.Random(seed))))
+    assert outcomes(scan, data) == outcomes(reference, data), seed
 print("sound")
 """,
     "runtime/_turns": """

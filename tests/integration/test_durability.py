@@ -312,6 +312,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+@pytest.mark.single_node(
+    "its disk is too small for three copies; test_full_disk.py has a node of a cluster"
+)
 def test_a_full_disk_refuses_writes_serves_reads_and_recovers_by_itself(
     small_disk: Path, start_broker: StartBroker
 ) -> None:

@@ -143,6 +143,11 @@ def test_what_makes_no_sense_ends_the_consumer_with_its_error(
     lost.handler(lambda message: None)
     with pytest.raises((InternalTopic, UnknownTopic)):
         lost.run()
+
+
+def test_a_consumer_of_a_stream_group_ends_with_an_error(
+    api: Client, topic: str, group: str
+) -> None:
     api.groups.put_stream(f"stream-{group}", [topic])
     stranger = api.consumer(topic, group=f"stream-{group}")
     stranger.handler(lambda message: None)

@@ -190,6 +190,35 @@ def test_a_member_that_never_polls_again_gives_way_to_others(start_broker: Start
 
             eventually(has_all, because="the other member has everything")
 
+            def has_some_again() -> bool:
+                other.poll(wait=0.1)
+                stuck.poll(wait=0.1)
+                return bool(stuck.assignment)
+
+            eventually(has_some_again, because="a member that polls again is back")
+
+
+def test_coroutines_that_never_poll_again_give_way_to_others(start_broker: StartBroker) -> None:
+    broker = start_broker(HASTY)
+
+    async def consume() -> None:
+        async with (
+            AsyncClient(broker.http) as client,
+            client.stream_consumer("orders", group="g", poll_interval_max=0.5) as stuck,
+            client.stream_consumer("orders", group="g") as other,
+        ):
+            await stuck.poll(wait=0)
+            async with asyncio.timeout(60):
+                while len(other.assignment) < 4:
+                    await other.poll(wait=0.2)
+                while not stuck.assignment:
+                    await stuck.poll(wait=0.1)
+                    await other.poll(wait=0.1)
+
+    with Client(broker.http) as client:
+        client.topics.create("orders", partitions=4)
+    asyncio.run(consume())
+
 
 def test_coroutines_read_the_same_way(broker: Broker, api: Client, topic: str, group: str) -> None:
     publish(api, topic, count=20)

@@ -175,13 +175,8 @@ class Campaign:
                     self.books.note_acks(values, answer.json()["results"])
 
 
-@pytest.mark.single_node("test_cluster_queues.py kills owners of a cluster")
-@pytest.mark.seeds(1)
-@pytest.mark.timeout(180)
-def test_nothing_that_was_answered_is_lost_when_the_node_is_killed(
-    seed: int, start_broker: StartBroker
-) -> None:
-    node = start_broker()
+def create_queue(node: Broker) -> None:
+    """Create the topic and the group of a campaign."""
     with httpx.Client(base_url=node.http) as client:
         made = client.post("/v1/topics", json={"name": TOPIC, "partitions": PARTITIONS})
         assert made.status_code == 201, made.text
@@ -190,6 +185,16 @@ def test_nothing_that_was_answered_is_lost_when_the_node_is_killed(
             json={"kind": "queue", "settings": {"deliveries_max": DELIVERIES_MAX}},
         )
         assert made.status_code in (200, 201), made.text
+
+
+@pytest.mark.single_node("test_cluster_queues.py kills owners of a cluster")
+@pytest.mark.seeds(1)
+@pytest.mark.timeout(180)
+def test_nothing_that_was_answered_is_lost_when_the_node_is_killed(
+    seed: int, start_broker: StartBroker
+) -> None:
+    node = start_broker()
+    create_queue(node)
     campaign = Campaign(node, seed)
     campaign.run(KILLS)
     books = campaign.books

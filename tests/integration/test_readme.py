@@ -26,7 +26,10 @@ PRELUDE = (
 )
 FOREVER = "worker.run()"
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.single_node("follows a page that starts one"),
+]
 
 
 class Block(NamedTuple):

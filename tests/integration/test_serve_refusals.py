@@ -127,3 +127,14 @@ def test_a_word_that_a_setting_does_not_take_is_answered_with_those_it_takes(
 ) -> None:
     assert "every, interval, none" in serve("data", "--fsync", "often").text
     assert "delete, compact" in serve("data", "--set", "topics.cleanup_policy=drop").text
+
+
+@pytest.mark.parametrize("name", ["node", "forming"])
+def test_an_identity_that_cannot_be_read_is_named(serve: Serve, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "data" / "meta"
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(b"damaged")
+    refused = serve("data")
+    assert f"meta/{name} is damaged. " in refused.text
+    assert "restore the file" in refused.text
+    assert (folder / name).read_bytes() == b"damaged", "nothing was written"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
 import socket
 import struct
+import termios
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from goqueue.broker.gate.request_metrics import ListenerMetrics
+from goqueue.metrics import Registry
+from goqueue.metrics import catalogue as metrics
 from goqueue.model.errors import MalformedRequest
 from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.runtime import listening, sockets, turn_reference, turns
@@ -35,7 +41,11 @@ class Echo:
     def __init__(self, send: Callable[[list[Part]], None], close: Any, unblock: Any) -> None:
         self.unsent_bytes = 0
         self.is_closed = False
+        self.is_muted = False
         self.received = 0
+        self.mute_after = -1  # requests
+        self.steps: list[int] = []  # how many bytes were received at once
+        self._partial_bytes = 0
         self.answer: Callable[[bytes], list[Part]] = lambda frame: [frame]
         self._held: list[bytes] = []
         self._send = send
@@ -44,13 +54,15 @@ class Echo:
 
     @property
     def is_blocked(self) -> bool:
-        return len(self._held) >= self.requests_max or self.unsent_bytes > 1 << 20
+        is_full = len(self._held) >= self.requests_max or self.unsent_bytes > 1 << 20
+        return is_full or self.is_muted
 
     @property
     def is_busy(self) -> bool:
         return bool(self._held)
 
     def receive(self, data: memoryview) -> int:
+        self.steps.append(len(data) - self._partial_bytes)
         at = 0
         while len(data) - at >= 4 and not self.is_blocked and not self.is_closed:
             (length,) = struct.unpack_from(">i", data, at)
@@ -60,12 +72,18 @@ class Echo:
                 break
             frame = bytes(data[at : at + 4 + length])
             self.received += 1
+            self.is_muted = self.received == self.mute_after
             at += 4 + length
             if frame[4:8] == b"hold" or self._held:
                 self._held.append(frame)
             else:
                 self._send(self.answer(frame))
+        self._partial_bytes = len(data) - at
         return at
+
+    def unmute(self) -> None:
+        self.is_muted = False
+        self._unblock()
 
     def wanted_bytes(self, data: memoryview) -> int:
         return 4 if len(data) < 4 else 4 + int(struct.unpack_from(">i", data)[0])
@@ -115,6 +133,14 @@ class Server:
     @property
     def connections(self) -> list[SocketConnection]:
         return list(self.listener.connections)
+
+    @property
+    def arrived_bytes(self) -> int:
+        """What the only connection has not received yet."""
+        (connection,) = self.connections
+        room = array.array("i", [0])
+        fcntl.ioctl(connection._fd, termios.FIONREAD, room)
+        return room[0]
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():  # noqa: ASYNC110
@@ -339,6 +365,44 @@ def test_a_blocked_session_is_not_read_and_goes_on_where_it_was(run: Callable[..
             server.sessions[0].release()
             received.append(await client.receive())
         assert received == bodies
+
+    run(story)
+
+
+def test_what_arrived_while_a_client_was_muted_is_received_in_steps(
+    run: Callable[..., None],
+) -> None:
+    step = sockets.DELAYED_STEP_BYTES
+
+    async def story(server: Server) -> None:
+        client, large = await server.client(), b"x" * (1 << 20)
+        for _ in range(3):  # until the buffers of the system are large
+            client.send(large)
+            assert await client.receive() == large
+        (session,) = server.sessions
+        session.mute_after = session.received + 1
+        client.send(b"first")
+        assert await client.receive() == b"first"
+
+        client.send(large, b"after")
+        await server.until(lambda: server.arrived_bytes >= 3 * step)
+        session.steps.clear()
+        session.unmute()
+        assert await client.receive() == large
+        assert session.steps[:2] == [step, step]
+        assert await client.receive() == b"after"
+
+        # It was not muted since, and so is received from as others are.
+        client.send(*[b"hold"] * Echo.requests_max)
+        await server.until(lambda: session.is_blocked)
+        client.send(large)
+        await server.until(lambda: server.arrived_bytes >= 3 * step)
+        session.steps.clear()
+        session.release()
+        for _ in range(Echo.requests_max):
+            assert await client.receive() == b"hold"
+        assert await client.receive() == large
+        assert session.steps[0] > step
 
     run(story)
 
@@ -653,3 +717,28 @@ def test_closing_the_listener_ends_all_connections_and_refuses_new_ones(
             await server.client()
 
     run(story)
+
+
+def test_connections_and_bytes_are_counted(run: Callable[..., None]) -> None:
+    registry = Registry()
+
+    async def story(server: Server) -> None:
+        measured = server.listener.measured = ListenerMetrics(registry, "kafka")
+        clients = [await server.client() for _ in range(3)]
+        sent = received = 0
+        for client in clients:
+            for body in (b"a" * 10, b"b" * 300_000):
+                client.send(body)
+                sent += 4 + len(body)
+                received += 4 + len(await client.receive())
+        assert measured.received.value == sent
+        assert measured.sent.value == received
+        refused = await server.client()
+        assert await refused.reader.read() == b""
+        assert measured.opened.value == len(clients)
+
+    run(story, connections_max=3)
+    refusals = registry.counters(metrics.LISTENER_CONNECTIONS_REFUSED).children
+    assert {labels: one.value for labels, one in refusals.items()} == {
+        ("kafka", "connection_limit"): 1
+    }

@@ -12,6 +12,7 @@ import pytest
 from awscli.clidriver import create_clidriver
 
 from .sqs import ACCOUNT, REGION, md5
+from .waiting import eventually
 
 RUN_SECONDS_MAX = 60
 CREDENTIALS = {
@@ -146,6 +147,13 @@ def test_dead_letters_are_moved_back(aws: Aws, unique: str) -> None:
     aws("send-message", queue_url=url, message_body="bad")
     aws("receive-message", queue_url=url, wait_time_seconds=20)
     assert aws("receive-message", queue_url=url) is None  # Its second receive buries it.
+    name = "ApproximateNumberOfMessages"  # a move takes what is there when it begins
+
+    def dead_count() -> str:
+        found = aws("get-queue-attributes", queue_url=dead, attribute_names=[name])
+        return str(found["Attributes"][name])
+
+    eventually(lambda: dead_count() == "1", because="the message is a dead letter")
     handle = aws("start-message-move-task", source_arn=arn)["TaskHandle"]
     [message] = aws("receive-message", queue_url=url, wait_time_seconds=20)["Messages"]
     assert message["Body"] == "bad"

@@ -110,6 +110,36 @@ def test_boto3_and_http_share_a_queue(orders: Queue, broker: Broker) -> None:
         assert orders.counts() == (0, 0, 0)
 
 
+def test_a_trace_context_passes_every_front_end_unchanged(
+    orders: Queue, bootstrap: str, broker: Broker
+) -> None:
+    parents = [f"00-{number:032x}-b7ad6b7169203331-01" for number in (1, 2, 3)]
+    root = "Root=1-00000000-000000000000000000000004;Parent=53995c3f42cd8ad8;Sampled=1"
+    attribute = {"traceparent": {"DataType": "String", "StringValue": parents[0]}}
+    system = {"AWSTraceHeader": {"DataType": "String", "StringValue": root}}
+    orders.send("sqs", MessageAttributes=attribute)
+    orders.send("x-ray", MessageSystemAttributes=system)
+    headers = (("traceparent", parents[1].encode()),)
+    Confluent(bootstrap).write(orders.name, [Message(b"kafka", headers=headers)])
+    with httpx.Client(base_url=broker.http, headers={"traceparent": parents[2]}) as http:
+        good(http.post(f"/v1/topics/{orders.name}/publish", json={"value": "http"}))
+
+        expected = dict(zip([b"sqs", b"kafka", b"http"], parents, strict=True))
+        read = {one.value: dict(one.headers) for one in Confluent(bootstrap).read(orders.name, 4)}
+        for value, parent in expected.items():
+            assert read[value]["traceparent"] == parent.encode()
+        assert read[b"x-ray"]["AWSTraceHeader"] == root.encode()
+        for number, value in enumerate(("sqs", "kafka", "http", "x-ray"), 1):
+            path = f"/v1/topics/{orders.name}/search?trace_id={number:032x}"
+            assert [one["value"] for one in good(http.get(path))["messages"]] == [value]
+    received = orders.receive_all(4, MessageAttributeNames=["All"], AttributeNames=["All"])
+    told = {one["Body"]: one for one in received}
+    for value, parent in expected.items():
+        attributes = told[value.decode()]["MessageAttributes"]
+        assert attributes["traceparent"]["StringValue"] == parent
+    assert told["x-ray"]["Attributes"]["AWSTraceHeader"] == root
+
+
 def test_attributes_of_a_queue_are_settings_of_its_group_and_topic(
     client: Any, unique: str, broker: Broker
 ) -> None:

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+from goqueue.broker.gate.request_metrics import UNMEASURED
 from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget
 from goqueue.runtime.discovery import Discovery
@@ -67,6 +68,7 @@ class Taker:
         self.rules = ListenerRules("internal")
         self.turns = None
         self.unsent = None
+        self.measured = UNMEASURED
         self.receiving = ReceiveBudget(1 << 20, self.loop.time)
         self.complaints = Complaints(logging.getLogger("goqueue"))
         self.unsent_bytes = self.taken_bytes = 0

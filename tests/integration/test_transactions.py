@@ -9,9 +9,17 @@ from itertools import product
 import kafka
 import kafka.errors
 import pytest
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from .lossy_proxy import LossyKafkaProxy
 from .process import Broker
 from .topics import committed as committed_offsets
 from .topics import create_topic, is_led
@@ -32,6 +40,7 @@ from .transacting import (
 from .waiting import eventually
 
 TIMEOUT_MS = 1_500
+PRODUCE = 0  # the key of this request
 
 NewTopic = Callable[..., str]
 StartBroker = Callable[..., Broker]
@@ -404,3 +413,50 @@ def test_a_transaction_goes_on_over_a_restart(
     for partition in (0, 1):
         found = read_confluent(node.bootstrap, topic, partition, READ_COMMITTED)
         assert found == [b"before", b"after", SENTINEL]
+
+
+# Lost answers
+
+
+@pytest.mark.single_node("the proxy leads to one node")
+@pytest.mark.parametrize("count", [3, 5, 8])
+def test_a_commit_loses_nothing_after_an_abort_with_a_lost_answer(
+    count: int, start_broker: StartBroker, unique: str
+) -> None:
+    """librdkafka numbers the records after the abort like the aborted ones, which are stored."""
+    with LossyKafkaProxy() as proxy:
+        node = start_broker({"listeners.kafka_advertised": proxy.address})
+        proxy.lead_to(node.bootstrap)
+        admin = AdminClient({"bootstrap.servers": proxy.address, "log_level": 2})
+        topic = create_topic(admin, "lost-answers")
+
+        def connect() -> Producer:
+            # One batch, which is not sent again before the abort.
+            backoff = {"retry_backoff_ms": 5_000, "retry_backoff_max_ms": 5_000}
+            return transactional(proxy.address, unique, linger_ms=100, **backoff)
+
+        def commits(producer: Producer, *written: bytes) -> bool:
+            producer.begin_transaction()
+            for value in written:
+                producer.produce(topic, value, partition=0)
+            try:
+                producer.commit_transaction(SECONDS_MAX)
+            except KafkaException:
+                return False
+            return True
+
+        producer = connect()
+        producer.begin_transaction()
+        proxy.lose(PRODUCE)
+        for value in values("aborted", 5):
+            producer.produce(topic, value, partition=0)
+        producer.poll(0)
+        assert proxy.has_lost.wait(SECONDS_MAX)
+        producer.abort_transaction(SECONDS_MAX)
+        eventually(
+            lambda: ends(admin, topic) == (6, 6), because="five records and a marker are there"
+        )
+        wanted = [*values("kept", count - 1), SENTINEL]
+        if not commits(producer, *wanted):
+            assert commits(connect(), *wanted)
+        assert read_confluent(proxy.address, topic, 0, READ_COMMITTED) == wanted

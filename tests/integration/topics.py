@@ -37,6 +37,13 @@ def is_led(admin: AdminClient, name: str, *, partitions: int) -> bool:
     return all(answer.exception(30) is None for answer in answers)
 
 
+def leader_address(bootstrap: str, topic: str, partition: int = 0) -> str:
+    """The address of the node that leads a partition, for requests written by hand."""
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=20)
+    leader = found.brokers[found.topics[topic].partitions[partition].leader]
+    return f"{leader.host}:{leader.port}"
+
+
 @contextmanager
 def observer(bootstrap: str) -> Iterator[Consumer]:
     """A consumer in no group, to look at offsets with."""
@@ -75,7 +82,18 @@ def committed(bootstrap: str, group: str, topic: str, *, partitions: int = 1) ->
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
-        found = consumer.committed(wanted, timeout=20)
+        found = eventually(lambda: _committed(consumer, wanted))
         return {each.partition: each.offset for each in found if each.offset >= 0}
     finally:
         consumer.close()
+
+
+def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition] | None:
+    try:
+        found: list[TopicPartition] = consumer.committed(partitions, timeout=20)
+    except KafkaException as refused:
+        # The client reports this instead of trying again, while a coordinator is elected.
+        if refused.args[0].code() != KafkaError.COORDINATOR_NOT_AVAILABLE:
+            raise
+        return None
+    return found

@@ -12,7 +12,7 @@ from typing import Any
 from bench.peers.kafka import Kafka
 from tests.integration.process import Broker
 from tests.judge.asking import Asking
-from tests.judge.cases import CASES, DIFFERENCES
+from tests.judge.every_case import CASES, DIFFERENCES
 from tests.judge.recorded import ANSWERS
 
 

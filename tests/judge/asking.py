@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from goqueue.wire.kafka.api import Api
 from goqueue.wire.kafka.headers import decode_response_header, encode_request_header
 from goqueue.wire.kafka.messages import API_BY_NAME, api_versions
 
@@ -48,6 +49,10 @@ class Asking:
         self._socket.close()
 
     def __call__(self, name: str, request: Any, version: int | None = None) -> Any:
+        return self.take(*self.send(name, request, version))
+
+    def send(self, name: str, request: Any, version: int | None = None) -> tuple[Api, int]:
+        """Send a request, and do not wait for its answer."""
         api = API_BY_NAME[name]
         if version is None:
             version = min(api.version_stable_max, self.versions.get(api.key, api.version_max))
@@ -57,6 +62,10 @@ class Asking:
         )
         body = header + api.codec.encode_request(request, version)
         self._socket.sendall(struct.pack(">i", len(body)) + body)
+        return api, version
+
+    def take(self, api: Api, version: int) -> Any:
+        """Return the next answer, which is one of this API."""
         (size,) = struct.unpack(">i", self._exactly(4))
         answer = self._exactly(size)
         _, start = decode_response_header(answer, api, version)

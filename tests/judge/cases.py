@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -47,7 +48,8 @@ CASES: dict[str, Case] = {}
 # Where GoQueue answers something else, and why; the value is what it answers.
 DIFFERENCES: dict[str, tuple[str, Any]] = {}
 READY_SECONDS_MAX = 30.0
-_SETTING_UP = {3, 5, 6, 14, 15, 16, 51}  # topics, leaders, coordinators, transactions
+COORDINATORS = frozenset({14, 15, 16})  # that load, or are not known yet
+_SETTING_UP = frozenset({3, 5, 6, 51}) | COORDINATORS  # topics, leaders, transactions
 
 
 def case(made: Case) -> Case:
@@ -90,12 +92,14 @@ def coordinate(ask: Ask, key: str, kind: int) -> None:
     until_ready(ask, lambda: ask("FindCoordinator", request, 4))
 
 
-def until_ready(ask: Ask, attempt: Callable[[], Any]) -> Any:
-    """Ask again while the answer says that a coordinator is being set up."""
+def until_ready(
+    ask: Ask, attempt: Callable[[], Any], *, until: AbstractSet[int] = _SETTING_UP
+) -> Any:
+    """Ask again while the answer says that a coordinator, or another thing, is being set up."""
     deadline = time.monotonic() + READY_SECONDS_MAX
     while True:
         answer = attempt()
-        if not _SETTING_UP & set(error_codes(answer)) or time.monotonic() > deadline:
+        if not until & set(error_codes(answer)) or time.monotonic() > deadline:
             return answer
         ask.pause()
 
@@ -140,7 +144,12 @@ def finalized_features(ask: Ask) -> Any:
     )
 
 
-_FEATURES = [("group.version", 1, 1), ("metadata.version", 25, 25), ("transaction.version", 2, 2)]
+_FEATURES = [
+    ("group.version", 1, 1),
+    ("metadata.version", 25, 25),
+    ("share.version", 1, 1),
+    ("transaction.version", 2, 2),
+]
 _WHY_FEATURES = "Only what works is announced, at the one level that it works at."
 DIFFERENCES["supported_features"] = (_WHY_FEATURES, {"3": _FEATURES, "4": _FEATURES})
 DIFFERENCES["finalized_features"] = (_WHY_FEATURES, _FEATURES)
@@ -435,10 +444,21 @@ def updates_of_features(ask: Ask) -> Any:
         ("transaction.version", 2, 1),
     ):
         update = update_features.FeatureUpdateKey(name, level, upgrade_type=kind)
-        request = update_features.UpdateFeaturesRequest(10_000, [update], False)
-        answer = ask("UpdateFeatures", request, 2)
-        found.append([name, level, kind, answer.error_code, len(answer.results)])
-    return found
+        # Version 0 has no kinds of updates.
+        versions = (0, 1, 2) if kind == 1 else (1, 2)
+        found += [[name, level, kind, *updated(ask, version, update)] for version in versions]
+    both = [
+        update_features.FeatureUpdateKey(name, level)
+        for name, level in (("group.version", 1), ("transaction.version", 2))
+    ]
+    return found + [updated(ask, version, *both) for version in (0, 1, 2)]
+
+
+def updated(ask: Ask, version: int, *updates: update_features.FeatureUpdateKey) -> list[Any]:
+    request = update_features.UpdateFeaturesRequest(10_000, list(updates), False)
+    answer = ask("UpdateFeatures", request, version)
+    results = [[one.feature, one.error_code, one.error_message] for one in answer.results]
+    return [answer.error_code, results]
 
 
 @case

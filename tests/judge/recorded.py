@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.judge.cases import DIFFERENCES
+from tests.judge.every_case import DIFFERENCES
 
 ANSWERS = Path(__file__).parent / "answers.json"
 RECORDED: dict[str, Any] = json.loads(ANSWERS.read_text())

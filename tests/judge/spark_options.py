@@ -2,8 +2,9 @@
 
     make judge-spark
 
-Both read the same topics of one GoQueue broker. A case passes when both give the same rows, or when
-both refuse. A read that takes longer than `CASE_SECONDS_MAX` is abandoned and has not ended; so the
+Both read the same topics of one GoQueue broker, and write the same rows to topics of their own,
+which are read back. A case passes when both give the same rows, or when both refuse. What takes
+longer than `CASE_SECONDS_MAX` is abandoned and has not ended; so the
 whole takes a few minutes and at most `CASE_SECONDS_MAX` for each case and source. Maven fetches the
 connector, so this is not part of the test suite. ARGS="name" runs the cases whose names contain it.
 """
@@ -28,6 +29,7 @@ from bench.peers.maven import fetch_jars
 from goqueue.client import LogClient
 from tests.e2e.conftest import SPARK_SETTINGS
 from tests.integration.process import Broker
+from tests.judge.spark_sinks import SINK_DIFFERENCES, Rows, Work, sink_cases
 
 # The newest versions there are of the connector and of what it needs; they run on newer versions
 # of Spark as well.
@@ -75,7 +77,6 @@ class NotEnded:
     """The read was abandoned after `CASE_SECONDS_MAX`."""
 
 
-Rows = list[tuple[object, ...]]
 Outcome = Rows | Refused | NotEnded
 
 
@@ -206,6 +207,7 @@ STREAMS: dict[str, Options] = {
 }
 # Where the two differ on purpose: a reason for each.
 DIFFERENCES = {
+    **SINK_DIFFERENCES,
     "stream: endingTimestamp": "Kafka's source ignores it; here it is refused, as endingOffsets is",
     "table: failOnDataLoss false": "Kafka's source fails at a start beyond the end; here that "
     "partition has no rows",
@@ -214,18 +216,16 @@ DIFFERENCES = {
 
 def main() -> None:
     chosen = sys.argv[1] if len(sys.argv) > 1 else ""
-    cases = [(f"table: {name}", options, False) for name, options in TABLES.items()]
-    cases += [(f"stream: {name}", options, True) for name, options in STREAMS.items()]
-    # What is stated to differ comes last: a read that does not end may keep a core busy.
-    cases.sort(key=lambda case: case[0] in DIFFERENCES)
-    cases = [case for case in cases if chosen in case[0]]
     failed = 0
     with tempfile.TemporaryDirectory() as folder, _broker(Path(folder)) as bootstrap:
         spark = _session(Path(folder))
-        for name, options, is_stream in cases:
-            judge = _Judge(spark, bootstrap, options, is_stream, Path(folder))
-            failed += not judge.is_as_stated(name)
-        sys.stdout.write(f"{len(cases)} cases, {failed} not as stated.\n")
+        cases = _cases(spark, bootstrap, Path(folder))
+        # What is stated to differ comes last: a read that does not end may keep a core busy.
+        names = sorted(cases, key=lambda name: name in DIFFERENCES)
+        names = [name for name in names if chosen in name]
+        for name in names:
+            failed += not _Judge(spark, cases[name]).is_as_stated(name)
+        sys.stdout.write(f"{len(names)} cases, {failed} not as stated.\n")
         sys.stdout.flush()
         stopping = threading.Thread(target=spark.stop, daemon=True)
         stopping.start()
@@ -234,15 +234,30 @@ def main() -> None:
     os._exit(1 if failed else 0)
 
 
+def _cases(spark: SparkSession, bootstrap: str, folder: Path) -> dict[str, Work]:
+    """What is done with each format, by the name of the case."""
+
+    def reading(options: Options, *, is_stream: bool) -> Work:
+        given = {"kafka.bootstrap.servers": bootstrap, **options}
+
+        def read(source: str) -> Rows:
+            if is_stream:
+                return _read_stream(spark, source, given, folder)
+            return _rows(spark.read.format(source).options(**given).load())
+
+        return read
+
+    found = {f"table: {name}": reading(one, is_stream=False) for name, one in TABLES.items()}
+    found |= {f"stream: {name}": reading(one, is_stream=True) for name, one in STREAMS.items()}
+    return found | sink_cases(spark, bootstrap, folder)
+
+
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Reads with both sources, and compares."""
+    """Does something with both formats, and compares."""
 
     spark: SparkSession
-    bootstrap: str
-    options: Options
-    is_stream: bool
-    folder: Path
+    work: Work
 
     def is_as_stated(self, name: str) -> bool:
         """Whether both sources agree, or differ as is stated; prints what was found."""
@@ -262,15 +277,8 @@ class _Judge:
         return is_as_stated
 
     def _outcome(self, source: str) -> Outcome:
-        """What a read comes to; one that does not end is left to itself."""
-        given = {"kafka.bootstrap.servers": self.bootstrap, **self.options}
-
-        def read() -> Rows:
-            if self.is_stream:
-                return _read_stream(self.spark, source, given, self.folder)
-            return _rows(self.spark.read.format(source).options(**given).load())
-
-        found = _within(CASE_SECONDS_MAX, read)
+        """What it comes to; what does not end is left to itself."""
+        found = _within(CASE_SECONDS_MAX, lambda: self.work(source))
         if isinstance(found, NotEnded):
             for query in self.spark.streams.active:
                 _within(CASE_SECONDS_MAX, query.stop)

@@ -161,12 +161,14 @@ class VirtualClock:
 class NodeClock:
     """One node's view: a wall clock that may be wrong, and timers that die with the node.
 
-    `skew_ms` says by how much it is wrong, and can be changed while the node runs.
+    `skew_ms` says by how much it is wrong, and can be changed while the node runs. `perform` calls
+    whatever the node does: its timers, its input and the work of its threads.
     """
 
     def __init__(self, clock: VirtualClock, skew_ms: int) -> None:
         self.skew_ms = skew_ms
         self.extra_ms: Callable[[], float] = lambda: 0.0
+        self.perform: Callable[[Callable[[], Any]], Any] = lambda action: action()
         self._clock = clock
         steady = SteadyClock(
             wall_ms=self.wall_ms, stopwatch_ns=lambda: clock.now_ms() * NANOSECONDS
@@ -188,7 +190,7 @@ class NodeClock:
             if self.is_paused:
                 self._held.append((False, lambda: None if timer.is_cancelled else action()))
             else:
-                action()
+                self.perform(action)
 
         timer = self._clock.call_later(delay_ms, fire)
         return self._remember(timer)
@@ -198,7 +200,7 @@ class NodeClock:
         if self.is_paused:
             self._held.append((True, action))
         else:
-            action()
+            self.perform(action)
 
     def pause(self) -> None:
         """Stop the process, as SIGSTOP does: it computes nothing until it is resumed."""
@@ -224,7 +226,9 @@ class NodeClock:
             handle.cancel()
             self.deliver(lambda: done(result, error))
 
-        handle = self._clock.run_blocking(work, finished, extra_ms=lambda: self.extra_ms())
+        handle = self._clock.run_blocking(
+            lambda: self.perform(work), finished, extra_ms=lambda: self.extra_ms()
+        )
         handle.at_us = 1 << 62  # it is due whenever it is, so no sweep may drop it
         return self._remember(handle)
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from goqueue.broker.queues.host import Receiver
 from goqueue.broker.queues.records import Received, ReceivedMessage
-from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
-from goqueue.delivery.redrive import RedriveOrder
+from goqueue.delivery.redrive import LEDGER_GROUP, RedriveOrder
 from goqueue.loop.promise import promised
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.dead_letters import read_origin
@@ -103,9 +102,17 @@ class History:
         self._held[group, place] = Held(now_ms + left_ms, one.delivery.receipt)
         self.seen[group].add(place)
 
-    def given_back(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
-        """A call that ends these leases is on its way; when it is carried out is not known."""
+    def given_back(
+        self, group: str, messages: Sequence[ReceivedMessage], *, is_counted: bool
+    ) -> None:
+        """A call that ends these leases is on its way; when it is carried out is not known.
+
+        If the delivery does not count, its attempt may come again.
+        """
         for one in messages:
+            known = (group, place_of(one))
+            if not is_counted and self._attempts.get(known) == one.delivery.attempt:
+                self._attempts[known] -= 1
             held = self._held.get((group, place_of(one)))
             if held is not None and held.receipt == one.delivery.receipt:
                 del self._held[group, place_of(one)]
@@ -248,6 +255,8 @@ class Consumer:
         verdict = "ack"
         if choice >= 0.55:
             verdict = "nack" if choice < 0.7 else "reject" if choice < 0.82 else "extend"
+        elif choice >= 0.5:
+            verdict = "give_back"  # as a stream does whose client has gone
         wait_ms = 0.0 if is_kind or random.random() < 0.5 else random.uniform(50, 3_000)
         source = (node.number, node.life)
         settlement = Settlement(verdict, messages, now_ms + wait_ms, source)
@@ -272,6 +281,8 @@ class Consumer:
                 promise = queues.ack(self.group, receipts)
             elif verdict == "nack":
                 promise = queues.nack(self.group, receipts, delay_ms=0)
+            elif verdict == "give_back":
+                promise = queues.give_back(self.group, receipts)
             elif verdict == "reject":
                 promise = queues.reject(self.group, receipts, reason="broken")
             else:
@@ -281,7 +292,7 @@ class Consumer:
             settlement.asked_ms = -GONE_MS
             return
         if verdict != "extend":
-            self.history.given_back(self.group, messages)
+            self.history.given_back(self.group, messages, is_counted=verdict != "give_back")
 
         def settled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
             assert life == node.life, "a dead node has answered"
@@ -308,7 +319,7 @@ class Consumer:
                 else:
                     is_late = not was_held or (verdict == "extend" and not is_first)
                     assert is_late, f"{told} was refused while it is out: {outcome}"
-                    assert verdict != "nack", f"{told} came again, and its nack was refused"
+                    assert verdict not in ("nack", "give_back"), f"{told}: refused after it came"
                     if verdict in ("ack", "reject"):
                         self.history.refused(self.group, one)
             if retried:
@@ -449,7 +460,7 @@ def strike(world: ClusterWorld) -> None:
                 node.start()
 
 
-def work_through_trouble(world: ClusterWorld) -> None:
+def work_through_trouble(world: ClusterWorld) -> History:
     """Write, receive and settle while nodes fail; in the end nothing is lost or comes twice."""
     history, writer = History(world), Writer(world)
     consumers = consumers_of(world, history)
@@ -465,6 +476,7 @@ def work_through_trouble(world: ClusterWorld) -> None:
         writer.step()
         world.run_until(lambda: bool(writer.acked))
     drain(world, consumers, history)
+    return history
 
 
 def kill_messages(world: ClusterWorld) -> None:

@@ -179,6 +179,53 @@ class Client:
         assert sum(node.broker.schedules.stats().dropped for node in world.up()) == 0
 
 
+def begin(seed: int) -> ClusterWorld:
+    """Three nodes that know the topic."""
+    world = ClusterWorld(seed, schedules__checkpoint_ms="400", storage__segment_bytes="8KiB")
+    world.heal()
+    world.create(TOPIC, partitions=PARTITIONS, min_insync_replicas="2")
+    world.run_until(world.is_whole)  # Now every node knows the topic.
+    return world
+
+
+def schedule_through_trouble(world: ClusterWorld) -> Client:
+    """Schedule, cancel and move messages while nodes fail, until all are released."""
+    client = Client(world)
+    chance = world.random
+    for _ in range(14):
+        faults = world.network.faults
+        faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
+        faults.duplication = chance.choice([0.0, 0.1])
+        faults.delay_ms = chance.choice([1.0, 5.0, 50.0])
+        faults.late = chance.choice([0.0, 0.02])
+        victim = chance.choice(list(world.nodes.values()))
+        trouble = chance.random()
+        if trouble < 0.25 and victim.is_up:
+            victim.crash()
+        elif trouble < 0.4 and victim.is_up:
+            victim.kill()
+        elif trouble < 0.55:
+            world.network.cut([victim.number], [one for one in world.nodes if one != victim.number])
+        elif trouble < 0.75:
+            world.network.faults.cut.clear()
+        elif trouble < 0.85 and victim.is_up and not victim.is_paused:
+            victim.pause()
+            world.clock.call_later(chance.uniform(100, 6_000), victim.clock.resume)
+        if chance.random() < 0.6:
+            for node in world.nodes.values():
+                if not node.is_up:
+                    node.start()
+        for _ in range(chance.randint(1, 4)):
+            for deed in (client.schedule, client.schedule, client.cancel, client.move):
+                if chance.random() < 0.4:
+                    deed()
+            world.run_for(chance.choice([chance.uniform(5, 300), chance.uniform(300, 3_000)]))
+    world.heal()
+    world.run_for(7_000)
+    client.until_released()
+    return client
+
+
 class DelayingWriter(IdempotentWriter):
     """An idempotent producer that delays some of its records, with several batches in flight."""
 

@@ -19,7 +19,9 @@ from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdenti
 from goqueue.partition import Appended, Partition
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.transactions_model import (
+    INPUT,
     OUTPUTS,
+    TIMEOUT_MS,
     Application,
     ConnectionLost,
     Instance,
@@ -28,6 +30,8 @@ from tests.simulation.transactions_model import (
 
 T = TypeVar("T")
 
+POSITIONS = 6
+ENDLESS = 10_000  # more than anybody gets to while there is trouble
 REQUEST_TIMEOUT_MS = 4_000
 ASKED_MAX = 50
 STRUCK_AT_THE_END = 0.15  # how often that happens, where it does
@@ -278,3 +282,58 @@ class _Clients:
             if found is not None and partition in found.partitions:
                 return node.broker.producing.produce(found, partition, batch, **how)
         raise NotLeader(partition.name, -1)
+
+
+def begin(seed: int) -> ClusterStage:
+    """Three nodes with the topics of the applications."""
+    world = ClusterWorld(seed)
+    world.heal()
+    world.create(INPUT, min_insync_replicas="2")
+    for topic in dict.fromkeys(name.topic for name in OUTPUTS):
+        world.create(topic, partitions=2, min_insync_replicas="2")
+    world.run_until(
+        lambda: all(
+            node.broker.topics.find(name.topic) is not None
+            for node in world.up()
+            for name in OUTPUTS
+        )
+    )
+    return ClusterStage(world)
+
+
+def applications_on(stage: ClusterStage, *, positions: int = POSITIONS) -> list[Application]:
+    """Four applications, of both protocols."""
+    return [
+        Application(stage, f"app{number}", bumps_epoch=number % 2 == 1, positions=positions)
+        for number in range(4)
+    ]
+
+
+def run(stage: ClusterStage, applications: list[Application], ms: float) -> None:
+    """Let applications work for a while; those that died are started again."""
+    for application in applications:
+        if not application.alive:
+            application.start_instance()
+    stage.cluster.run_for(ms)
+    stage.check()
+
+
+def settle(stage: ClusterStage, applications: list[Application]) -> None:
+    """No more trouble: everybody comes to an end, and everything to rest."""
+    stage.is_quiet = True
+    stage.cluster.heal()
+    for _ in range(300):
+        if all(one.is_done for one in applications):
+            break
+        for application in applications:
+            if not application.alive and not application.is_done:
+                application.start_instance()
+        stage.cluster.run_for(200)
+        stage.check()
+    stage.cluster.run_for(2 * TIMEOUT_MS)
+    stage.cluster.heal()
+    stage.cluster.run_for(1_000)
+    stage.check_settled(applications)
+    assert [one.committed_offset() for one in applications] == [
+        one.positions for one in applications
+    ]

@@ -17,6 +17,7 @@ _JOURNALS = ("meta/commit-journal-0", "meta/commit-journal-1")
 _JOURNAL_USED_BYTES = 40_000
 REPAIR_MS = 30_000
 PAUSE_MS = (100, 6_000)
+SOON_OPERATIONS = 60
 
 
 class Trouble:
@@ -33,6 +34,8 @@ class Trouble:
         self.deeds: list[Callable[[], None]] = [
             self.crash,
             self.crash,
+            self.crash_soon,
+            self.crash_soon,
             self.kill,
             self.kill_the_leader,
             self.restart,
@@ -80,17 +83,24 @@ class Trouble:
             self.random.choice([self._rotting.kill, self._rotting.crash])()
             self.world.heal()
             _read_all(self._rotting)
-            self.world.run_until(partial(self._is_repaired, self._rotting), ms_max=REPAIR_MS)
-            self._rotting.is_rotten = False
+        self.world.run_until(self._is_repaired, ms_max=REPAIR_MS)
+        for node in self.world.nodes.values():
+            node.is_rotten = False
+            node.durable.clear()
 
-    def _is_repaired(self, node: ClusterNode) -> bool:
-        has_holes = any(one.replica.first_damage is not None for one in _copies(node))
+    def _is_repaired(self) -> bool:
+        copies = [one for node in self.world.up() for one in _copies(node)]
+        has_holes = any(one.replica.first_damage is not None for one in copies)
         return not has_holes and self.world.is_whole()
 
     # Nodes
 
     def crash(self) -> None:
         self._anyone(lambda node: node.is_up).crash()
+
+    def crash_soon(self) -> None:
+        """The power fails between two operations of a disk, or during the next start of a node."""
+        self._anyone().crash_after(self.random.randrange(SOON_OPERATIONS))
 
     def kill(self) -> None:
         self._anyone(lambda node: node.is_up).kill()

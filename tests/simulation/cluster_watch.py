@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from goqueue.broker.topics.topics import Topic
 from goqueue.model.batch import HEADER_BYTES, BatchHeader, check_batch, decode_batch, read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError, StorageFailed
 from goqueue.partition import Partition
@@ -27,7 +28,7 @@ Place = tuple[str, int]
 class Ledger:
     """All that was ever seen of one partition."""
 
-    epoch: int = -1  # the newest in which anybody has led
+    epoch: int = -1  # the newest in which anybody is known to have led
     end: int = 0  # where the committed part ends
     committed: dict[int, tuple[int, bytes]] = field(default_factory=dict)  # offset: next, batch
     written: dict[tuple[int, int], bytes] = field(default_factory=dict)  # epoch, offset: batch
@@ -59,6 +60,7 @@ class Watch:
         self._seen: dict[tuple[int, int, Place], _Seen] = {}
         self._marks: dict[tuple[int, int, Place, int], int] = {}
         self._leaders: dict[tuple[Place, int], int] = {}
+        self._first_ids: dict[str, bytes] = {}  # of topics by name
 
     def ledger(self, topic: str, number: int = 0) -> Ledger:
         return self.ledgers.setdefault((topic, number), Ledger())
@@ -69,11 +71,17 @@ class Watch:
             cluster = node.broker.cluster
             assert cluster is not None
             for topic in node.broker.topics:
+                name = self._name_of(topic)
                 for number, partition in enumerate(topic.partitions):
                     if cluster.replicas.leads(topic.id, number):
-                        self._check_leader(node, (topic.name, number), partition)
-                    self.look(node, (topic.name, number), partition)
+                        self._check_leader(node, (name, number), partition)
+                    self.look(node, (name, number), partition)
         self._check_completeness()
+
+    def _name_of(self, topic: Topic) -> str:
+        """A name for each topic: one that is made after another was deleted is not the same."""
+        is_first = self._first_ids.setdefault(topic.name, topic.id) == topic.id
+        return topic.name if is_first else f"{topic.name}#{topic.id}"
 
     def check_whole(self) -> None:
         """At the end: look at everything once more, as if for the first time."""
@@ -109,6 +117,8 @@ class Watch:
             leader = self._leaders.get((place, ledger.epoch))
             node = None if leader is None else self._world.nodes[leader]
             if node is None or not node.is_up or not node.leads(*place):
+                continue
+            if self._name_of(node.broker.topics.get(place[0])) != place[0]:
                 continue
             partition = node.partition(*place)
             assert partition is not None
@@ -157,6 +167,8 @@ class Watch:
             f"{by} has a batch across the end {ledger.end} of {place}",
         )
         ledger.end = max(ledger.end, next_offset)
+        # Its leader may have died before it was seen to lead, and older ones need not have it.
+        ledger.epoch = max(ledger.epoch, header.leader_epoch)
 
     def _note_written(
         self, node: ClusterNode, place: Place, header: BatchHeader, batch: bytes
@@ -176,7 +188,7 @@ class Watch:
             except (CorruptBatch, StorageFailed):
                 data = b""
             if not data:
-                self.demand(node.is_rotten, f"node {node.number} cannot read {partition.name}")
+                self._demand_excuse(node, partition, offset, "cannot read")
                 return
             at = 0
             while at < len(data):
@@ -184,11 +196,25 @@ class Watch:
                 batch = data[at : at + header.size]
                 is_whole = len(batch) == header.size >= HEADER_BYTES
                 if not is_whole or not is_sound(batch):
-                    self.demand(node.is_rotten, f"node {node.number} shows a damaged batch")
+                    self._demand_excuse(node, partition, offset, "shows a damaged batch of")
                     return
                 yield header, batch
                 at += header.size
                 offset = header.next_offset
+
+    def _demand_excuse(
+        self, node: ClusterNode, partition: Partition, offset: int, complaint: str
+    ) -> None:
+        """Demand that a disk has rotted, or that the power failed before it had the batch.
+
+        It may have the pages after it. Until others have sent the batch again, it counts as damage.
+        """
+        place = (partition.name.topic, partition.name.partition)
+        is_torn = offset >= node.durable.get(place, partition.end_offset)
+        self.demand(
+            node.is_rotten or is_torn,
+            f"node {node.number} {complaint} {partition.name} at {offset}",
+        )
 
     def demand(self, is_so: bool, complaint: str) -> None:
         assert is_so, f"seed {self._world.seed}, {self._world.age_ms:.0f} ms: {complaint}"

@@ -12,10 +12,11 @@ from goqueue.loop.promise import Promise
 from goqueue.model.batch import Record, decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.observer import Observer
+from goqueue.model.support import SUPPORT, Support
 from goqueue.partition import Appended, Partition
 from tests.simulation.clock import START_MS, VirtualClock
 from tests.simulation.cluster_watch import Watch
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network
 
 T = TypeVar("T")
@@ -37,21 +38,33 @@ NODE_SETTINGS = {
 class ClusterNode:
     """One life after the other of a node."""
 
-    def __init__(self, world: ClusterWorld, number: int) -> None:
+    def __init__(self, world: ClusterWorld, number: int, disk: SimulatedDisk | None = None) -> None:
+        """Start a node of the world, with an empty disk or one that somebody has used before."""
         self.world = world
         self.number = number
-        self.disk = SimulatedDisk(world.random)
+        self.disk = disk or SimulatedDisk(world.random)
         self.is_up = False
         self.is_rotten = False  # bits of its disk have flipped
+        # What of its copies was durable when its power failed last. The rest may have holes.
+        self.durable: dict[tuple[str, int], int] = {}
+        self._crash_at: int | None = None  # the operation of its disk before which power fails
+        self._is_performing = False
         self.life = 0
+        self._has_broker = False  # in this life
+        world.nodes[number] = self
         self.start()
 
     def start(self) -> None:
         world = self.world
-        self.is_up = True
+        self.is_up, self._has_broker = True, False
         self.life += 1
         self.clock = world.clock.node(skew_ms=world.random.randint(-3000, 3000))
         self.clock.extra_ms = self.disk.take_delay_ms
+        self.clock.perform = self._perform
+        self._perform(self._open)
+
+    def _open(self) -> None:
+        world = self.world
         settings = load(
             environ={},
             overrides={
@@ -66,13 +79,16 @@ class ClusterNode:
             self.disk,
             self.clock,
             world.random,
-            peers=world.network.join(self.number, self.clock),
+            peers=world.network.join(
+                self.number, self.clock, world.supports.get(self.number, SUPPORT)
+            ),
             addresses=lambda: {
                 "internal": f"node-{self.number}:7000",
                 "kafka": f"node-{self.number}:9092",
             },
             observer=world.observers.get(self.number),
         )
+        self._has_broker = True
         self.broker.open()
 
     def kill(self) -> None:
@@ -82,14 +98,45 @@ class ClusterNode:
         self.disk.life += 1
         self.disk.fail_syncs(0)
 
+    def crash_after(self, operations: int | None) -> None:
+        """Cut the power after so many more operations of the disk, in the middle of what the node
+        does then, be it its start."""
+        self._crash_at = None if operations is None else self.disk.operations + operations
+
+    def _perform(self, action: Callable[[], T]) -> T | None:
+        """Do something that this node does, up to where its power fails."""
+        if self._crash_at is None or self._is_performing:
+            return action()
+        self._is_performing = True
+        self.disk.crash_at(max(0, self._crash_at - self.disk.operations))
+        try:
+            return action()
+        except PowerLost:
+            self.crash()
+            return None
+        finally:
+            self._is_performing = False
+            self.disk.crash_at(None)
+
     def crash(self) -> None:
         """Cut the power."""
+        self._note_durable()
         self._die()
         self.world.network.leave(self.number)
         self.disk.crash()
 
+    def _note_durable(self) -> None:
+        for topic in self.broker.topics if self._has_broker else ():
+            for number, partition in enumerate(topic.partitions):
+                if self.broker.topics.keeps(partition):
+                    _, whole = partition.replica.whole_until
+                    durable = partition.replica.durable_offset
+                    self.durable[topic.name, number] = min(whole, durable)
+
     def _die(self) -> None:
         self.is_up = False
+        self._crash_at = None
+        self.disk.crash_at(None)
         self.clock.die()
 
     @property
@@ -124,11 +171,16 @@ class ClusterWorld:
         *,
         node_count: int = 3,
         observers: Mapping[int, Observer] | None = None,
+        supports: Mapping[int, Support] | None = None,
         **settings: str,
     ) -> None:
-        """Settings are given as `storage__fsync="none"`; observers by the number of their node."""
+        """Settings are given as `storage__fsync="none"`; observers by the number of their node.
+
+        So is what the releases of nodes support, if that is not the newest.
+        """
         self.seed = seed
         self.observers = observers or {}
+        self.supports = dict(supports or {})
         self.random = random.Random(seed)
         self.clock = VirtualClock(self.random)
         self.clock.blocking_ms_max = 2.0
@@ -138,7 +190,7 @@ class ClusterWorld:
         self.watch = Watch(self)
         self.nodes: dict[int, ClusterNode] = {}
         for number in range(1, node_count + 1):
-            self.nodes[number] = ClusterNode(self, number)
+            ClusterNode(self, number)
         self._tick()
 
     # Time
@@ -172,6 +224,7 @@ class ClusterWorld:
         """End all trouble, and wait until every copy is in sync and led."""
         self.network.heal()
         for node in self.nodes.values():
+            node.crash_after(None)
             node.resume()
             if not node.is_up:
                 node.start()

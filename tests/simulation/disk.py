@@ -31,9 +31,19 @@ class _Inode:
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
     size_min: int = 0  # the smallest size since the last sync
+    unreadable: set[int] = field(default_factory=set)  # pages on bad sectors
 
     def mark(self, start: int, end: int) -> None:
-        self.dirty.update(range(start // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES))
+        pages = range(start // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
+        self.dirty.update(pages)
+        self.unreadable.difference_update(pages)  # A disk puts what is written elsewhere.
+
+    def read(self, position: int, length: int) -> bytes:
+        data = bytes(self.data[position : position + length])
+        first, last = position // PAGE_BYTES, (position + len(data) - 1) // PAGE_BYTES
+        if data and any(first <= page <= last for page in self.unreadable):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return data
 
     def sync(self) -> None:
         del self.durable[min(self.size_min, len(self.data)) :]
@@ -92,8 +102,7 @@ class SimulatedFile:
         self._disk.write(inode, len(inode.data), bytes(data))
 
     def read(self, position: int, length: int) -> bytes:
-        inode = self._opened()
-        data = bytes(inode.data[position : position + length])
+        data = self._opened().read(position, length)
         self._disk.bytes_read[self.path] += len(data)
         return data
 
@@ -110,6 +119,8 @@ class SimulatedFile:
     def overwrite(self, position: int, data: Buffer) -> None:
         self._disk.operation("overwrite", self.path)
         inode = self._opened()
+        if self._disk.is_spoiled_for_good:
+            inode.read(position, len(data))
         assert position + len(data) <= len(inode.data)
         inode.data[position : position + len(data)] = data
         inode.mark(position, position + len(data))
@@ -124,6 +135,7 @@ class SimulatedFile:
         assert size <= len(inode.data)
         del inode.data[size:]
         inode.size_min = min(inode.size_min, size)
+        inode.unreadable = {page for page in inode.unreadable if page * PAGE_BYTES < size}
 
     def size(self) -> int:
         if self._inode is None and self._is_new and not self._disk.exists(self.path):
@@ -174,6 +186,7 @@ class SimulatedDisk:
         self.operations = 0
         self.operation_names: list[str] = []
         self.sync_delay_ms = 0.0
+        self.is_spoiled_for_good = False  # what is unreadable cannot be replaced either
         self._delay_ms = 0.0
         self._syncs_to_fail = 0
         self._crash_at: int | None = None
@@ -232,6 +245,10 @@ class SimulatedDisk:
         for content in (inode.data, inode.durable):
             if bit // 8 < len(content):
                 content[bit // 8] ^= 1 << (bit % 8)
+
+    def spoil(self, path: str, position: int) -> None:
+        """Make the page at a position unreadable, as a bad sector does, until it is written."""
+        self._names[path].unreadable.add(position // PAGE_BYTES)
 
     def take_delay_ms(self) -> float:
         """How long the syncs since the last call were slowed down, for the clock to wait."""
@@ -298,7 +315,8 @@ class SimulatedDisk:
         self._durable_folders |= {one for one in self._folders if one and _folder(one) == path}
 
     def read_whole(self, path: str) -> bytes:
-        data = bytes(self._named(path).data)
+        inode = self._named(path)
+        data = inode.read(0, len(inode.data))
         self.bytes_read[path] += len(data)
         return data
 
@@ -317,6 +335,9 @@ class SimulatedDisk:
         self.rename(path + ".new", path)
         if is_durable:
             self.sync_names(path)
+
+    def total_bytes(self) -> int:
+        return 1 << 41 if self._capacity_bytes is None else self._capacity_bytes
 
     def free_bytes(self) -> int:
         if self._capacity_bytes is None:

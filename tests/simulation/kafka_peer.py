@@ -46,8 +46,12 @@ class KafkaPeer:
         """Send a request and wait for its answer."""
         api = API_BY_NAME[name]
         self.send(self.frame(api, version, request))
-        self._run(lambda: self.has_answer)
+        self.wait()
         return self.take_answer(api, version)
+
+    def wait(self) -> None:
+        """Let time go by until there is an answer."""
+        self._run(lambda: self.has_answer)
 
     def frame(self, api: Api, version: int, request: Any) -> bytes:
         self._correlation_id += 1

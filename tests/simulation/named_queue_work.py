@@ -13,9 +13,9 @@ from goqueue.broker import Broker
 from goqueue.broker.named_queues.named_queues import NamedQueueSpec, Posted, Posting
 from goqueue.broker.queues.host import Receiver
 from goqueue.broker.queues.records import Received, ReceivedMessage
+from goqueue.model.attributes import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER, header_text
 from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError
-from goqueue.model.queue_headers import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER, header_text
 
 NAME = "orders.fifo"
 KEYS = 4

@@ -16,6 +16,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import GoQueueError, InvalidRequest, RequestTimedOut
 from goqueue.model.errors.refusals import Refusal, error_of, refusal_of
+from goqueue.model.support import SUPPORT, Support
 from tests.simulation.clock import NodeClock, VirtualClock
 
 
@@ -40,9 +41,9 @@ class Network:
         self.sent = 0
         self.digest = 0  # of all that was sent, and when; the same for two runs of a seed
 
-    def join(self, node: int, clock: NodeClock) -> SimulatedPeers:
+    def join(self, node: int, clock: NodeClock, support: Support = SUPPORT) -> SimulatedPeers:
         """A node that starts; whatever was on its way to an earlier life of it gets lost."""
-        self.nodes[node] = SimulatedPeers(self, node, clock)
+        self.nodes[node] = SimulatedPeers(self, node, clock, support)
         return self.nodes[node]
 
     def leave(self, node: int) -> None:
@@ -95,8 +96,11 @@ class Network:
 class SimulatedPeers:
     """The network as one life of one node sees it."""
 
-    def __init__(self, network: Network, node: int, clock: NodeClock) -> None:
+    def __init__(
+        self, network: Network, node: int, clock: NodeClock, support: Support = SUPPORT
+    ) -> None:
         self.node = node
+        self.support = support
         self.located: dict[int, str] = {}
         self._network = network
         self._clock = clock
@@ -105,6 +109,10 @@ class SimulatedPeers:
         self._gone_listeners: list[Callable[[int], None]] = []
         self._broken: set[int] = set()
         self._gone: dict[int, SimulatedPeers | None] = {}  # and the life that was there instead
+
+    def support_of(self, node: int) -> Support | None:
+        other = self._network.nodes.get(node)
+        return None if other is None else other.support
 
     def locate(self, node: int, address: str) -> None:
         self.located[node] = address

@@ -8,7 +8,7 @@ from typing import Any
 
 from goqueue.model.access import Action, Resource
 from goqueue.model.names import TopicPartition
-from goqueue.model.observer import ObservedOperation, Observer, Outcome, Range
+from goqueue.model.observer import ObservedOperation, Observer, Outcome, Range, Target
 from goqueue.model.session import Session
 
 Place = tuple[str, int, int]  # topic, partition, offset
@@ -29,6 +29,9 @@ class CountingObserver(Observer):
     def __init__(self) -> None:
         self.stored_at: Counter[Place] = Counter()
         self.replicated_at: Counter[Place] = Counter()
+        self.deduplicated_at: Counter[Place] = Counter()
+        self.retired_at: Counter[Place] = Counter()
+        self.consumed_at: Counter[OfGroup] = Counter()
         self.delivered_at: Counter[OfGroup] = Counter()
         self.settled_as: dict[Outcome, Counter[OfGroup]] = {one: Counter() for one in Outcome}
         self.dead_lettered_at: Counter[OfGroup] = Counter()
@@ -36,14 +39,24 @@ class CountingObserver(Observer):
         self.scheduled_at: Counter[Place] = Counter()
         self.released_at: Counter[Place] = Counter()
         self.cancelled_at: Counter[Place] = Counter()
+        self.attempts: dict[OfGroup, list[int]] = {}
+        self.targets: dict[Place, Place] = {}  # of what was moved to another log
+        self.reported_to: dict[TopicPartition, int] = {}
         self.calls: list[tuple[str, str, str]] = []  # principal, operation, error
         self.denials: list[tuple[Action, Resource]] = []
         self.writers: set[str] = set()  # listeners of sessions that have stored something
 
     def stored(
-        self, partition: TopicPartition, offsets: Range, *, size: int, session: Session | None
+        self,
+        partition: TopicPartition,
+        offsets: Range,
+        *,
+        size: int,
+        session: Session | None,
+        batches: int = 1,
     ) -> None:
         assert size > 0
+        assert 0 <= batches <= offsets[1] - offsets[0]
         self.stored_at.update(places(partition, [offsets]))
         if session is not None:
             self.writers.add(session.listener)
@@ -51,31 +64,84 @@ class CountingObserver(Observer):
     def replicated(self, partition: TopicPartition, offsets: Range) -> None:
         self.replicated_at.update(places(partition, [offsets]))
 
+    def deduplicated(self, partition: TopicPartition, offsets: Range) -> None:
+        self.deduplicated_at.update(places(partition, [offsets]))
+
+    def retired(self, partition: TopicPartition, offsets: Range, *, reason: str) -> None:
+        assert reason
+        self.retired_at.update(places(partition, [offsets]))
+
+    def consumed(
+        self, group: str, partition: TopicPartition, offsets: Range, *, consumer: str
+    ) -> None:
+        self.consumed_at.update((group, *one) for one in places(partition, [offsets]))
+
     def delivered(
-        self, group: str, partition: TopicPartition, ranges: Sequence[Range], *, consumer: str
+        self,
+        group: str,
+        partition: TopicPartition,
+        ranges: Sequence[Range],
+        *,
+        consumer: str,
+        attempt: int,
     ) -> None:
         assert consumer
-        self.delivered_at.update((group, *one) for one in places(partition, ranges))
+        of_group: list[OfGroup] = [(group, *one) for one in places(partition, ranges)]
+        self.delivered_at.update(of_group)
+        for one in of_group:
+            self.attempts.setdefault(one, []).append(attempt)
 
     def settled(
-        self, group: str, partition: TopicPartition, ranges: Sequence[Range], *, outcome: Outcome
+        self,
+        group: str,
+        partition: TopicPartition,
+        ranges: Sequence[Range],
+        *,
+        outcome: Outcome,
+        due_ms: int = 0,
     ) -> None:
+        assert not due_ms or outcome in (Outcome.NACKED, Outcome.LEASE_EXPIRED)
         self.settled_as[outcome].update((group, *one) for one in places(partition, ranges))
 
-    def dead_lettered(self, group: str, partition: TopicPartition, ranges: Sequence[Range]) -> None:
+    def dead_lettered(
+        self,
+        group: str,
+        partition: TopicPartition,
+        ranges: Sequence[Range],
+        *,
+        reason: str,
+        target: Target,
+    ) -> None:
+        assert reason
         self.dead_lettered_at.update((group, *one) for one in places(partition, ranges))
+        self._note_target(places(partition, ranges), target)
 
-    def redriven(self, source: TopicPartition, ranges: Sequence[Range]) -> None:
+    def redriven(self, source: TopicPartition, ranges: Sequence[Range], *, target: Target) -> None:
         self.redriven_at.update(places(source, ranges))
+        self._note_target(places(source, ranges), target)
 
-    def scheduled(self, log: TopicPartition, offsets: Range) -> None:
+    def scheduled(
+        self, log: TopicPartition, offsets: Range, *, due_ms: int, target: Target
+    ) -> None:
+        assert due_ms
+        assert target.partition.topic
         self.scheduled_at.update(places(log, [offsets]))
 
-    def released(self, log: TopicPartition, ranges: Sequence[Range]) -> None:
+    def released(self, log: TopicPartition, ranges: Sequence[Range], *, target: Target) -> None:
         self.released_at.update(places(log, ranges))
+        self._note_target(places(log, ranges), target)
 
     def cancelled(self, log: TopicPartition, ranges: Sequence[Range]) -> None:
         self.cancelled_at.update(places(log, ranges))
+
+    def reported(self, log: TopicPartition, offset: int) -> None:
+        self.reported_to[log] = max(offset, self.reported_to.get(log, 0))
+
+    def _note_target(self, moved: list[Place], target: Target) -> None:
+        if target.offset >= 0:
+            topic, number = target.partition.topic, target.partition.partition
+            for at, place in enumerate(moved):
+                self.targets[place] = (topic, number, target.offset + at)
 
     def called(
         self,

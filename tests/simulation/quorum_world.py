@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from goqueue.broker.controller.membership import Membership
 from goqueue.broker.controller.node import Environment, NodeIdentity, identify_disk
@@ -15,6 +16,7 @@ from goqueue.cluster.raft.settings import RaftSettings
 from goqueue.cluster.raft.storage import RaftStorage
 from goqueue.cluster.topic_changes import InternalTopic
 from goqueue.config import ClusterSettings
+from goqueue.model.support import SUPPORT, Support
 from tests.simulation.clock import VirtualClock
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network
@@ -42,7 +44,8 @@ class QuorumNode:
         self.is_up = True
         self.clock = world.clock.node(skew_ms=world.random.randint(-5000, 5000))
         self.clock.extra_ms = self.disk.take_delay_ms
-        self.peers = world.network.join(self.number, self.clock)
+        support = world.supports.get(self.number, SUPPORT)
+        self.peers = world.network.join(self.number, self.clock, support)
         storage = RaftStorage(self.disk, FOLDER)
         members = Members(self.voters) if self.number in self.voters else Members(())
         state = storage.load()
@@ -91,8 +94,17 @@ class QuorumNode:
 
 
 class QuorumWorld:
-    def __init__(self, seed: int, *, voters: int = 3, learners: int = 0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        voters: int = 3,
+        learners: int = 0,
+        supports: Mapping[int, Support] | None = None,
+    ) -> None:
+        """`supports` has what the releases of nodes support, if that is not the newest."""
         self.seed = seed
+        self.supports = dict(supports or {})
         self.random = random.Random(seed)
         self.clock = VirtualClock(self.random)
         self.network = Network(self.clock)
@@ -130,6 +142,12 @@ class QuorumWorld:
 
     def up(self) -> list[QuorumNode]:
         return [node for node in self.nodes.values() if node.is_up]
+
+    def controller_nodes(self) -> set[int]:
+        """The nodes that the controller has registered; none while there is no controller."""
+        if not any(node.quorum.is_controller for node in self.up()):
+            return set()
+        return set(self.controller().quorum.metadata.nodes)
 
     def controller(self) -> QuorumNode:
         return next(node for node in self.up() if node.quorum.is_controller)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
 import pytest
 
+from goqueue.broker import Broker
+from goqueue.broker.queues.journal import DeliveryShard
 from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.leaders import Marker
@@ -11,21 +16,28 @@ from goqueue.broker.schedules import replay
 from goqueue.broker.schedules.schedules import Delayed
 from goqueue.cluster.commands import ClaimCopies, GiveUpCopy
 from goqueue.cluster.facts import PartitionFact
+from goqueue.delivery.schedules import number_key, producer_key
+from goqueue.delivery.schedules.records import MOVE_SUFFIX
 from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.groups.records import encode_offset_key
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import (
     GoQueueError,
     NotCoordinator,
     NotLeader,
     TransactionCoordinatorFenced,
+    UnsupportedVersion,
 )
 from goqueue.model.names import (
     DELIVERY_TOPIC,
+    JOURNEYS_TOPIC,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
+    SCHEMAS_TOPIC,
     TRANSACTION_TOPIC,
     TopicPartition,
 )
+from goqueue.transactions.records import encode_key
 from tests.simulation.cluster_transactions import Copy
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
@@ -43,6 +55,7 @@ def founded(seed: int, *, node_count: int = 3) -> ClusterWorld:
         transactions__state_partitions="1",
         delivery__partitions="1",
         schedules__partitions="1",
+        journeys__partitions="1",
     )
     world.heal()
     return world
@@ -345,3 +358,81 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction() -> None:
     assert partition.transactions.get(77) is not None
     end(3)
     assert partition.transactions.get(77) is None
+
+
+# Records of a later release
+
+LATER = {
+    "an offset": (OFFSETS_TOPIC, Record(encode_offset_key(NAME, TOPIC, 0), b"\x00\x09later")),
+    "a transaction": (TRANSACTION_TOPIC, Record(encode_key(NAME), b"\x09later")),
+    "deliveries": (DELIVERY_TOPIC, Record(b"\x09later", b"\x09later")),
+    "a scheduled message": (SCHEDULED_TOPIC, Record(number_key(0), b"\x09later")),
+    "a due time": (SCHEDULED_TOPIC, Record(number_key(0) + MOVE_SUFFIX, b"\x09later")),
+    "a producer": (SCHEDULED_TOPIC, Record(producer_key((bytes(16), 0, 7)), b"\x09later")),
+    "another kind of schedules": (SCHEDULED_TOPIC, Record(b"later", b"\x01later")),
+    "a schema": (SCHEMAS_TOPIC, Record(b"version/1/orders", b"\x09later")),
+    "another kind of schemas": (
+        SCHEMAS_TOPIC,
+        Record(b"later/orders", b"\x01" + msgspec.msgpack.encode({"type": "later"})),
+    ),
+    "cursors of journeys": (JOURNEYS_TOPIC, Record(b"\x09\x02", b"J\x09later")),
+}
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_nobody_coordinates_with_a_record_of_a_later_release(kind: str) -> None:
+    topic, record = LATER[kind]
+    world = founded(9)
+    world.run_until(lambda: world.leader_of(topic) is not None)
+    leader = world.leader_of(topic)
+    assert leader is not None
+    partition = leader.partition(topic)
+    assert partition is not None
+    # Not written by the coordinator, whose state would otherwise have to follow.
+    batch = memoryview(encode_batch([record]))
+    appended = partition.append(batch, now_ms=leader.clock.wall_ms())
+    world.run_until(lambda: partition.high_watermark > appended.last_offset)
+    leader.crash()
+    world.run_for(TAKEN_OVER_MS)
+    for node in world.up():
+        assert shards_of(node.broker, topic) == [], "a part of the log is not the state"
+    heirs = [node for node in world.up() if node.leads(topic)]
+    assert heirs
+    assert all(node.broker.cluster.membership.is_ill() for node in heirs)  # type: ignore[union-attr]
+
+
+def shards_of(broker: Broker, topic: str) -> list[object]:
+    assert broker.journeys is not None
+    owned: dict[str, Iterable[object]] = {
+        OFFSETS_TOPIC: broker.groups.shards,
+        TRANSACTION_TOPIC: broker.transactions.shards,
+        DELIVERY_TOPIC: broker.queues.journal,
+        SCHEDULED_TOPIC: broker.schedules.shards.owned,
+        SCHEMAS_TOPIC: [broker.schemas] if broker.schemas._replica.is_leading else [],
+        JOURNEYS_TOPIC: broker.journeys.owners.shards,
+    }
+    return list(owned[topic])
+
+
+def test_a_node_of_an_older_release_hands_over_what_it_cannot_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = founded(10)
+    world.create(TOPIC, min_insync_replicas="2")
+    client = Client(world, DELIVERY_TOPIC)
+    client.insist(lambda broker: broker.queues.groups.create(NAME, {"visibility_ms": 60_000}))
+    world.produce(TOPIC, ["a", "b"], lambda _, error: None)
+    assert received(client, wait_ms=1_000)
+    leader, heir, _ = members(world, DELIVERY_TOPIC)
+    replay_here = DeliveryShard.replay
+
+    def replay_there(shard: DeliveryShard) -> None:
+        if shard._topics is heir.broker.topics:
+            raise UnsupportedVersion("A record has version 9; upgrade this node.")
+        replay_here(shard)
+
+    monkeypatch.setattr(DeliveryShard, "replay", replay_there)
+    leader.crash()
+    world.run_until(lambda: heir.leads(DELIVERY_TOPIC), ms_max=TAKEN_OVER_MS)
+    assert received(client, wait_ms=100) == [], "the leases are still known"
+    assert client.node() is not heir

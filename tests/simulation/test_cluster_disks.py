@@ -9,15 +9,18 @@ from functools import partial
 
 import pytest
 
+from goqueue.broker.reading.records import Place, read_page
 from goqueue.cluster.facts import NOTHING_CLAIMED, PartitionFact
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.errors import CorruptBatch, StorageFailed
+from goqueue.storage.segment import LOG_SUFFIX, segment_name
 from tests.simulation.cluster_work import Reader
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
-from tests.simulation.disk import SimulatedFile
+from tests.simulation.disk import PAGE_BYTES, SimulatedFile
 from tests.simulation.test_cluster import Writer
 
 TOPIC = "orders"
 HAND_OVER_MS = 6_000  # a session and an election, at most
+POLLS_MAX = 50
 FORMAT_BYTE = 16  # of a batch
 
 
@@ -87,6 +90,20 @@ def flip(node: ClusterNode, *, batch: int, byte: int | None = None) -> int:
     end = places[batch].end if byte is None else places[batch].position + byte + 1
     node.disk.flip_bit(path, 8 * end - 1)
     return places[batch].header.base_offset
+
+
+def is_damaged(node: ClusterNode) -> bool:
+    partition = node.partition(TOPIC)
+    return partition is not None and partition.replica.first_damage is not None
+
+
+def poll_until(reader: Reader, is_so: Callable[[], bool]) -> None:
+    """Some polls go to another copy than the leader's, as the seed says."""
+    for _ in range(POLLS_MAX):
+        if is_so():
+            return
+        reader.poll()
+    raise AssertionError("the reader does not get there")
 
 
 def has_controller(world: ClusterWorld) -> bool:
@@ -177,6 +194,52 @@ def test_a_copy_that_cannot_be_opened_for_now_is_kept_and_waited_for() -> None:
         assert world.leader_of(TOPIC) is None
     world.run_until(lambda: world.leader_of(TOPIC) is full, ms_max=HAND_OVER_MS)
     check_nothing_is_lost(world, writer)
+
+
+def test_a_copy_of_an_unknown_topic_is_neither_opened_nor_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It may belong to another topic of that name, with records that nobody else has."""
+    world, writer = cluster_with_records(13)
+    rotten, other, _ = (world.nodes[number] for number in placement(world).members)
+    flip_id(rotten)
+    rotten.crash()
+    power_up(world, rotten)
+    world.run_for(HAND_OVER_MS)
+    assert not has_opened(rotten)
+    assert f"logs/{TOPIC}/id is damaged" in caplog.text
+    world.create("late")  # the others are not affected
+    flip_id(rotten)
+    world.run_until(lambda: has_opened(rotten), ms_max=HAND_OVER_MS)
+    check_nothing_is_lost(world, writer)
+
+    flip_id(rotten)
+    world.wait(other.broker.topics.delete(TOPIC))
+    world.run_for(HAND_OVER_MS)
+    assert rotten.disk.list(f"logs/{TOPIC}")
+
+
+def test_a_copy_of_an_unknown_topic_is_in_doubt_when_it_is_opened_after_a_restart() -> None:
+    """What the journal had of it is gone, and nobody was told of a copy that was not opened."""
+    world, writer = cluster_with_records(13)
+    rotten = world.nodes[placement(world).members[0]]
+    flip_id(rotten)
+    rotten.crash()
+    power_up(world, rotten)
+    world.run_for(HAND_OVER_MS)
+    flip_id(rotten)
+    rotten.crash()
+    assert rotten.disk.exists("meta/doubt")
+    power_up(world, rotten)
+    world.run_until(lambda: has_opened(rotten), ms_max=HAND_OVER_MS)
+    check_nothing_is_lost(world, writer)
+    assert not rotten.disk.exists("meta/doubt")
+
+
+def flip_id(node: ClusterNode) -> None:
+    """A bit of the id of the topic flips, there or back."""
+    file = f"logs/{TOPIC}/id"
+    node.disk.flip_bit(file, 8 * len(node.disk.read_whole(file)) - 1)
 
 
 def refuse_copy(opened: Callable[[str], SimulatedFile], path: str) -> SimulatedFile:
@@ -295,13 +358,77 @@ def test_a_batch_whose_format_has_rotted_is_damage_to_a_reader(is_known: bool) -
     old.is_rotten = is_known
     if not is_known:
         with pytest.raises(AssertionError, match="shows damage"):
-            reader.poll()
+            poll_until(reader, lambda: reader.position > offset)
         return
-    reader.poll()
-    assert reader.position == offset
-    reader.poll()  # Who asks for that very batch is told, and the leader knows it then.
+    poll_until(reader, lambda: reader.position == offset)
+    # Who asks for that very batch is told, and the leader knows it then.
+    poll_until(reader, lambda: is_damaged(old))
     world.run_until(lambda: world.leader_of(TOPIC) not in (None, old), ms_max=HAND_OVER_MS)
     check_nothing_is_lost(world, writer)
     while reader.position < world.watch.ledger(TOPIC).end:
         reader.poll()
     assert set(reader.values) == writer.acked[0]
+
+
+@pytest.mark.parametrize("page", [0, 1, 2])
+def test_a_leader_that_cannot_read_its_disk_gives_its_copy_up_and_has_it_again(page: int) -> None:
+    """Its followers are in sync, and would never ask for what is unreadable."""
+    world, writer = cluster_with_records(12, batches=200)
+    old = leader_of(world)
+    partition = old.partition(TOPIC)
+    assert partition is not None
+    places = [located for _, located in partition.log.located(0)]
+    unreadable = next(one for one in places if one.position >= page * PAGE_BYTES)
+    assert partition.log.active.size > (page + 1) * PAGE_BYTES
+    old.is_rotten = True
+    old.disk.spoil(partition.log.active.file.path, unreadable.position)
+    with pytest.raises(StorageFailed, match="Input/output error; retry"):
+        read_page([Place(partition, unreadable.header.base_offset)], records_max=1, bytes_max=1)
+    world.run_until(lambda: world.leader_of(TOPIC) not in (None, old), ms_max=HAND_OVER_MS)
+    check_nothing_is_lost(world, writer)
+    assert partition.replica.first_damage is None
+
+
+JOURNAL = "meta/commit-journal-0"
+
+
+def cluster_with_journals(seed: int) -> tuple[ClusterWorld, Writer, ClusterNode]:
+    """A cluster without power, whose nodes have records in their journals; a former leader."""
+    world, writer = cluster_with_records(seed)
+    broken = leader_of(world)
+    writer.send(40)
+    world.run_until(lambda: writer.out == 0)
+    assert broken.disk.exists(JOURNAL)
+    power_cut(world)
+    broken.is_rotten = True
+    return world, writer, broken
+
+
+def power_up_first(world: ClusterWorld, first: ClusterNode) -> None:
+    power_up(world, first, *(node for node in world.nodes.values() if node is not first))
+
+
+@pytest.mark.parametrize("seed", range(13, 17))
+def test_a_commit_journal_that_cannot_be_read_does_not_stop_a_node(seed: int) -> None:
+    """Others have what was acknowledged: the node starts, and its replicas are suspect."""
+    world, writer, broken = cluster_with_journals(seed)
+    for position in range(0, broken.disk.open(JOURNAL).size(), PAGE_BYTES):
+        broken.disk.spoil(JOURNAL, position)
+    power_up_first(world, broken)
+    check_nothing_is_lost(world, writer)
+
+
+@pytest.mark.parametrize("is_cured", [True, False])
+@pytest.mark.parametrize("seed", range(17, 21))
+def test_a_log_that_cannot_be_read_while_the_journal_is_replayed_stops_no_node(
+    seed: int, is_cured: bool
+) -> None:
+    """Writing may cure a bad sector. If it does not, only this replica cannot be opened."""
+    world, writer, broken = cluster_with_journals(seed)
+    path = f"logs/{TOPIC}/0/{segment_name(0)}{LOG_SUFFIX}"
+    broken.disk.spoil(path, 0)
+    broken.disk.is_spoiled_for_good = not is_cured
+    power_up_first(world, broken)
+    assert broken.is_up
+    world.run_until(lambda: world.leader_of(TOPIC) is not None, ms_max=4 * HAND_OVER_MS)
+    world.run_until(lambda: writer.acked[0] <= set(world.read(leader_of(world), TOPIC)))

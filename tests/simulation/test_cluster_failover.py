@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.controller.quorum import Quorum
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, NotEnoughReplicas
 from tests.simulation.clock import NeverHappened
 from tests.simulation.cluster_world import ClusterNode, ClusterWorld
 
@@ -159,3 +159,62 @@ def test_a_node_that_starts_again_is_trusted_before_its_next_heartbeat() -> None
 def _is_trusted(node: ClusterNode) -> bool:
     assert node.broker.cluster is not None
     return node.broker.cluster.membership.is_trusted
+
+
+def readiness(node: ClusterNode) -> str:
+    assert node.broker.cluster is not None
+    return node.broker.cluster.catching_up.waits_for
+
+
+def is_in_sync(node: ClusterNode) -> bool:
+    [topic] = [one for one in node.broker.topics if one.name == "orders"]
+    metadata = quorum_of(node).metadata
+    return node.number in metadata.partitions.at((topic.fact.id, 0)).in_sync
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_restarted_node_is_ready_once_it_was_in_sync_and_stays_so(seed: int) -> None:
+    world = formed(seed)
+    leader, decider = lead(world, by_controller=False), controller(world)
+    follower = next(one for one in world.up() if one not in (leader, decider))
+    assert readiness(follower) == ""
+    follower.kill()
+    until_acknowledged(world)
+    world.network.cut([follower.number], [leader.number])
+    follower.start()
+    assert readiness(follower) == "This node has not caught up with its cluster yet."
+    cluster = follower.broker.cluster
+    assert cluster is not None
+    world.run_until(lambda: not cluster.waits_for)
+    world.run_for(1_000)
+    assert "have not been in sync since its start" in readiness(follower)
+    world.network.heal()
+    world.run_until(lambda: not readiness(follower))
+    assert is_in_sync(follower)
+    world.network.cut([follower.number], [leader.number])
+    world.run_until(lambda: not is_in_sync(follower))
+    assert readiness(follower) == "", "later lag is no reason to take it out of service"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_restarting_one_node_after_the_other_when_it_is_ready_refuses_no_write(seed: int) -> None:
+    world = formed(seed)
+    refused = list[GoQueueError]()
+
+    def note(_: list[str], error: GoQueueError | None) -> None:
+        if isinstance(error, NotEnoughReplicas):
+            refused.append(error)
+
+    def send() -> None:
+        if world.leader_of("orders") is not None:
+            world.produce("orders", ["x" * 10_000] * 20, note)
+        world.clock.call_later(20, send)
+
+    send()
+    for node in list(world.nodes.values()):
+        node.kill()
+        world.run_for(3_000)
+        node.start()
+        world.run_until(lambda node=node: not readiness(node))  # type: ignore[misc]
+        assert is_in_sync(node)
+    assert refused == []

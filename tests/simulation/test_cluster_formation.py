@@ -24,6 +24,7 @@ from goqueue.model.errors import (
     NodeConflict,
     NodeInUse,
 )
+from goqueue.model.support import SUPPORT
 from goqueue.partition import Appended
 from tests.simulation.cluster_world import NODE_SETTINGS, ClusterNode, ClusterWorld
 from tests.simulation.disk import PowerLost, SimulatedDisk
@@ -69,13 +70,7 @@ def voters_of(world: ClusterWorld) -> tuple[int, ...]:
 
 def add(world: ClusterWorld, number: int, disk: SimulatedDisk | None = None) -> ClusterNode:
     """A further node, with a disk that somebody else has used before or with a new one."""
-    node = ClusterNode.__new__(ClusterNode)
-    node.world, node.number, node.life = world, number, 0
-    node.disk = disk or SimulatedDisk(world.random)
-    node.is_up = node.is_rotten = False
-    world.nodes[number] = node
-    node.start()
-    return node
+    return ClusterNode(world, number, disk)
 
 
 def replace_disk(node: ClusterNode) -> None:
@@ -393,7 +388,11 @@ def test_a_stranger_with_the_id_of_a_voter_that_runs_removes_nobody() -> None:
     quorum = cluster_of(controller_of(world)).quorum
     real = next(node for node in world.up() if not cluster_of(node).quorum.is_controller)
     stranger = RegisterNode(
-        real.number, b"another life", {"internal": "elsewhere:7000"}, disk=b"another disk"
+        real.number,
+        b"another life",
+        {"internal": "elsewhere:7000"},
+        disk=b"another disk",
+        support=SUPPORT,
     )
     with pytest.raises(NodeConflict):
         world.wait(quorum.request(stranger))

@@ -117,6 +117,8 @@ def test_every_node_serves_queue_groups(
         assert call("extend", first, second, visibility_ms=LATER_MS) == [None, None]
         stats = world.wait(gate.queues.stats(SESSION, group=group, topic=topic))
         assert (stats.in_flight, stats.ready) == (2, 0)
+        assert call("give_back", first) == [None]
+        [first] = receipts(world.wait(receive(gate, group, topic)))
         assert call("nack", first, delay_ms=0) == [None]
         again = world.wait(receive(gate, group, topic))
         done, invalid = call("ack", *receipts(again), "nonsense")

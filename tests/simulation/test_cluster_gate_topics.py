@@ -119,6 +119,8 @@ def test_every_node_moves_replicas_and_sees_how_far_they_are(world: ClusterWorld
         assert isinstance(refused, UnknownTopic)
         # The followers have not fetched yet, so the move is still under way.
         [move] = world.wait(gate.progress(SESSION, topic="pairs"))
+        while len(move.replicas) < len(world.nodes):  # The leader has not heard of the move yet.
+            [move] = world.wait(gate.progress(SESSION, topic="pairs"))
         assert (move.view.target, move.view.adding) == (target, (added,))
         assert [one.node for one in move.replicas] == sorted(world.nodes)
     world.run_until(lambda: all(_is_settled(one) for one in world.nodes.values()))

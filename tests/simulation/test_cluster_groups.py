@@ -6,7 +6,8 @@ import pytest
 
 from goqueue.broker.confirming import CONFIRM_MS_MAX
 from goqueue.groups import CommitOffsets, OffsetToCommit
-from goqueue.model.errors import CoordinatorNotAvailable, NotCoordinator
+from goqueue.loop.promise import promised
+from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, NotCoordinator
 from goqueue.model.names import OFFSETS_TOPIC
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import FrontEnd, Limits
@@ -134,3 +135,34 @@ def test_a_new_coordinator_tells_nothing_that_may_still_be_lost() -> None:
     world.wait(heir.broker.groups.confirm(GROUP))
     assert copy.high_watermark >= end + 1
     assert clients.known(heir) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_offsets_of_a_deleted_topic_are_not_those_of_its_successor(seed: int) -> None:
+    """The coordinator dies before it hears of the deletion; the next one never saw the topic."""
+    clients = Clients(10 + seed)
+    world, old = clients.world, clients.coordinator()
+    world.wait(promised(old.broker.groups.know([TOPIC])))
+    clients.commit(old, 1)
+    world.run_for(500)
+    old.crash()
+    other = world.up()[0]
+    assert other.broker.topics.find(TOPIC) is not None
+
+    def delete() -> bool:
+        try:
+            world.wait(other.broker.topics.delete(TOPIC))
+        except GoQueueError:
+            return False  # Perhaps the controller has died too; another one is elected.
+        return True
+
+    world.run_until(delete)
+    world.run_until(lambda: world.leader_of(OFFSETS_TOPIC, clients.number) is not None)
+    new = clients.coordinator()
+    assert new is not old
+    world.wait(new.broker.groups.confirm(GROUP))
+    world.create(TOPIC, min_insync_replicas="2")
+    world.wait(new.broker.groups.confirm(GROUP))
+    assert clients.fetch(new) == (0, -1)
+    clients.commit(new, 3)
+    assert clients.fetch(new) == (0, 3)

@@ -401,6 +401,33 @@ def test_a_topic_that_was_made_anew_outlives_a_restart() -> None:
     assert {copy_of(world, node).end_offset for node in (1, 2, 3)} == {5}
 
 
+def test_a_removed_copy_leaves_nothing_in_the_commit_journal_for_the_one_after_it() -> None:
+    """It had other records than the leader where their bytes are now."""
+    world = ClusterWorld(18, node_count=4)
+    world.heal()
+    create(world, 2, 3, 4, min_insync_replicas="2")
+    old = world.nodes[2]
+    assert world.leader_of(TOPIC) is old
+    acked: list[GoQueueError | None] = []
+    world.produce(TOPIC, ["first"], lambda values, error: acked.append(error))
+    world.run_until(lambda: acked == [None])
+    world.network.cut([2], [1, 3, 4])
+    world.produce(TOPIC, ["never"], lambda values, error: None)
+    world.run_until(lambda: world.leader_of(TOPIC) not in (None, old), ms_max=5_000)
+    world.produce(TOPIC, ["acked"], lambda values, error: acked.append(error))
+    world.run_until(lambda: acked == [None, None], ms_max=5_000)
+    move(world, 1, 3, 4)
+    world.run_until(lambda: fact_of(world).replicas == (1, 3, 4) and not fact_of(world).is_moving)
+    world.network.heal()
+    world.run_until(lambda: not old.broker.topics.keeps(copy_of(world, 2)))
+    move(world, 2, 3, 4)
+    world.run_until(world.is_whole)
+    old.kill()
+    world.heal()
+    world.run_until(lambda: copy_of(world, 2).high_watermark == 2, ms_max=2_000)
+    assert world.read(old, TOPIC) == ["first", "acked"]
+
+
 # Deleting records
 
 

@@ -84,9 +84,10 @@ def test_a_queue_delivers_and_settles_once(world: ClusterWorld) -> None:
     places = Counter({("shop", *one): 1 for one in stored})
     assert together(world, "delivered_at") == places
     assert sum(settled(world, Outcome.ACKED).values()) == COUNT - 2
-    assert sum(settled(world, Outcome.RETRIED).values()) == 1
+    assert sum(settled(world, Outcome.NACKED).values()) == 1
     assert sum(together(world, "dead_lettered_at").values()) == 1
-    acked = settled(world, Outcome.ACKED) + settled(world, Outcome.RETRIED)
+    assert settled(world, Outcome.REJECTED) == together(world, "dead_lettered_at")
+    acked = settled(world, Outcome.ACKED) + settled(world, Outcome.NACKED)
     assert acked + together(world, "dead_lettered_at") == places
     for node in world.nodes.values():
         assert node is owner or not observed(node).delivered_at
@@ -100,7 +101,7 @@ def test_delayed_messages_are_scheduled_and_released_once(world: ClusterWorld) -
             assert type(result) is Scheduled
             ids.append(result.schedule_id)
     world.wait(world.nodes[1].broker.gate.schedules.cancel(SESSION, schedule_id=ids[0]))
-    world.run_for(DELAY_MS + 2_000)
+    world.run_for(DELAY_MS + 7_000)  # The clocks of two nodes may be six seconds apart.
     scheduled = together(world, "scheduled_at")
     assert set(scheduled.values()) == {1}
     assert len(scheduled) == len(ids)

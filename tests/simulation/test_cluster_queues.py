@@ -6,8 +6,7 @@ import pytest
 
 from goqueue.broker.queues.host import GRANT_MS_MAX
 from goqueue.broker.queues.records import Received
-from goqueue.broker.redrives.dead_letters import LEDGER_GROUP
-from goqueue.delivery.redrive import RedriveOrder
+from goqueue.delivery.redrive import LEDGER_GROUP, RedriveOrder
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotCoordinator, RequestTimedOut, StalePartitionVersion

@@ -95,16 +95,16 @@ def test_without_a_controller_the_last_shares_stay(world: ClusterWorld) -> None:
 
 def test_counts_of_all_nodes_are_added(world: ClusterWorld) -> None:
     limit(world, {"user": "alice"}, connections=3)
-    first, second = (world.nodes[number].broker.quotas for number in (1, 2))
+    first, second = (world.nodes[number].broker.gate for number in (1, 2))
     for _ in range(2):
-        assert first.connect(ALICE) is not None
+        first.seat().take(ALICE)
     world.run_for(2_500)
-    assert second.connect(ALICE) is not None
+    second.seat().take(ALICE)
     world.run_for(2_500)
     with pytest.raises(QuotaReached):
-        second.connect(ALICE)
+        second.seat().take(ALICE)
     with pytest.raises(QuotaReached):
-        first.connect(ALICE)
+        first.seat().take(ALICE)
 
 
 def test_topics_are_counted_where_they_are_decided(world: ClusterWorld) -> None:

@@ -10,23 +10,21 @@ import pytest
 from goqueue.broker.schedules.schedules import Delayed
 from goqueue.model.batch import Record
 from goqueue.model.errors import UnknownSchedule
-from tests.simulation.cluster_schedules import PARTITIONS, TOPIC, Client, DelayingWriter
+from tests.simulation.cluster_schedules import (
+    PARTITIONS,
+    TOPIC,
+    Client,
+    DelayingWriter,
+    begin,
+    schedule_through_trouble,
+)
 from tests.simulation.cluster_trouble import Trouble
-from tests.simulation.cluster_world import ClusterWorld
 
 SCHEDULED = "__scheduled"
 
 
-def _world(seed: int) -> ClusterWorld:
-    world = ClusterWorld(seed, schedules__checkpoint_ms="400", storage__segment_bytes="8KiB")
-    world.heal()
-    world.create(TOPIC, partitions=PARTITIONS, min_insync_replicas="2")
-    world.run_until(world.is_whole)  # Now every node knows the topic.
-    return world
-
-
 def test_any_node_takes_delayed_messages_and_their_owners_release_them() -> None:
-    world = _world(1)
+    world = begin(1)
     client = Client(world)
     for node in world.up():
         for _ in range(5):
@@ -39,7 +37,7 @@ def test_any_node_takes_delayed_messages_and_their_owners_release_them() -> None
 
 
 def test_lists_and_counts_are_those_of_all_owners() -> None:
-    world = _world(2)
+    world = begin(2)
     ids: list[str] = []
     for node in world.up():
         due_ms = node.clock.wall_ms() + 3_600_000
@@ -68,7 +66,7 @@ def test_lists_and_counts_are_those_of_all_owners() -> None:
 
 
 def test_what_waits_is_released_by_whoever_takes_over() -> None:
-    world = _world(3)
+    world = begin(3)
     client = Client(world)
     for node in world.up():
         client.schedule(node, count=30)
@@ -83,7 +81,7 @@ def test_what_waits_is_released_by_whoever_takes_over() -> None:
 
 
 def test_nobody_is_told_of_a_release_that_may_be_lost_with_its_node() -> None:
-    world = _world(4)
+    world = begin(4)
     owner = world.leader_of("__scheduled", 0)
     assert owner is not None
     schedules = owner.broker.schedules
@@ -109,41 +107,8 @@ def test_nobody_is_told_of_a_release_that_may_be_lost_with_its_node() -> None:
 
 @pytest.mark.seeds(12)
 def test_each_message_appears_once_whatever_happens_to_nodes(seed: int) -> None:
-    world = _world(seed)
-    client = Client(world)
-    chance = world.random
-    for _ in range(14):
-        faults = world.network.faults
-        faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
-        faults.duplication = chance.choice([0.0, 0.1])
-        faults.delay_ms = chance.choice([1.0, 5.0, 50.0])
-        faults.late = chance.choice([0.0, 0.02])
-        victim = chance.choice(list(world.nodes.values()))
-        trouble = chance.random()
-        if trouble < 0.25 and victim.is_up:
-            victim.crash()
-        elif trouble < 0.4 and victim.is_up:
-            victim.kill()
-        elif trouble < 0.55:
-            world.network.cut([victim.number], [one for one in world.nodes if one != victim.number])
-        elif trouble < 0.75:
-            world.network.faults.cut.clear()
-        elif trouble < 0.85 and victim.is_up and not victim.is_paused:
-            victim.pause()
-            world.clock.call_later(chance.uniform(100, 6_000), victim.clock.resume)
-        if chance.random() < 0.6:
-            for node in world.nodes.values():
-                if not node.is_up:
-                    node.start()
-        for _ in range(chance.randint(1, 4)):
-            for deed in (client.schedule, client.schedule, client.cancel, client.move):
-                if chance.random() < 0.4:
-                    deed()
-            world.run_for(chance.choice([chance.uniform(5, 300), chance.uniform(300, 3_000)]))
-    world.heal()
-    world.run_for(7_000)
-    client.until_released()
-    client.check_complete()
+    world = begin(seed)
+    schedule_through_trouble(world).check_complete()
 
 
 class Delays:
@@ -153,7 +118,7 @@ class Delays:
     ANSWER_MS = 60_000
 
     def __init__(self, seed: int) -> None:
-        self.world = world = _world(seed)
+        self.world = world = begin(seed)
         chance = world.random
         self.writers = [
             DelayingWriter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -401,16 +402,25 @@ def _name_coordinated_elsewhere(scene: Scene) -> str:
     return next(name for name in names if transactions.owner_of(name) != scene.owner.number)
 
 
+def _with_another_coordinator() -> tuple[Scene, ClusterNode, str]:
+    """A transaction of a node that neither keeps the delayed messages nor is the controller.
+
+    Without the controller the owner of the messages would be replaced, and they would be stored.
+    """
+    for seed in count(1):
+        scene = Scene(seed, schedules__partitions="1", transactions__state_partitions="3")
+        for node in scene.world.up():
+            for name in (f"till-{number}" for number in range(20)):
+                is_apart = node not in (scene.owner, scene.world.nodes[node.broker.controller_id])
+                if is_apart and node.broker.transactions.is_here(name):
+                    return scene, node, name
+    raise AssertionError("there is always another seed")
+
+
 def test_a_transaction_whose_delayed_message_was_not_stored_cannot_be_committed() -> None:
     """Whoever publishes messages and not batches is answered when all of them are stored."""
-    scene = Scene(schedules__partitions="1")
+    scene, node, name = _with_another_coordinator()
     world = scene.world
-    node, name = next(
-        (node, name)
-        for node in world.up()
-        for name in (f"till-{number}" for number in range(20))
-        if node is not scene.owner and node.broker.transactions.is_here(name)
-    )
     transacting = node.broker.transacting
     transaction = world.wait(transacting.begin(name, timeout_ms=60_000))
     delayed = Record(None, b"d0", _headers("d0"))

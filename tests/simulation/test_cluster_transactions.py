@@ -24,75 +24,29 @@ from goqueue.model.names import (
 )
 from goqueue.storage.aborted import find_aborted
 from goqueue.transactions import TransactionState
-from tests.simulation.cluster_transactions import ClusterStage, Copy
+from tests.simulation.cluster_transactions import (
+    ENDLESS,
+    POSITIONS,
+    ClusterStage,
+    Copy,
+    applications_on,
+    begin,
+    run,
+    settle,
+)
 from tests.simulation.cluster_world import ClusterWorld
-from tests.simulation.transactions_model import INPUT, OUTPUTS, TIMEOUT_MS, Application
-
-POSITIONS = 6
-ENDLESS = 10_000  # more than anybody gets to while there is trouble
-
-
-def _stage(seed: int) -> ClusterStage:
-    world = ClusterWorld(seed)
-    world.heal()
-    world.create(INPUT, min_insync_replicas="2")
-    for topic in dict.fromkeys(name.topic for name in OUTPUTS):
-        world.create(topic, partitions=2, min_insync_replicas="2")
-    world.run_until(
-        lambda: all(
-            node.broker.topics.find(name.topic) is not None
-            for node in world.up()
-            for name in OUTPUTS
-        )
-    )
-    return ClusterStage(world)
-
-
-def _applications(stage: ClusterStage, *, positions: int = POSITIONS) -> list[Application]:
-    return [
-        Application(stage, f"app{number}", bumps_epoch=number % 2 == 1, positions=positions)
-        for number in range(4)
-    ]
-
-
-def _run(stage: ClusterStage, applications: list[Application], ms: float) -> None:
-    for application in applications:
-        if not application.alive:
-            application.start_instance()
-    stage.cluster.run_for(ms)
-    stage.check()
-
-
-def _settle(stage: ClusterStage, applications: list[Application]) -> None:
-    """No more trouble: everybody comes to an end, and everything to rest."""
-    stage.is_quiet = True
-    stage.cluster.heal()
-    for _ in range(300):
-        if all(one.is_done for one in applications):
-            break
-        for application in applications:
-            if not application.alive and not application.is_done:
-                application.start_instance()
-        stage.cluster.run_for(200)
-        stage.check()
-    stage.cluster.run_for(2 * TIMEOUT_MS)
-    stage.cluster.heal()
-    stage.cluster.run_for(1_000)
-    stage.check_settled(applications)
-    assert [one.committed_offset() for one in applications] == [
-        one.positions for one in applications
-    ]
+from tests.simulation.transactions_model import INPUT, OUTPUTS, TIMEOUT_MS
 
 
 def test_transactions_span_partitions_of_all_nodes() -> None:
-    stage = _stage(1)
-    applications = _applications(stage)
-    _settle(stage, applications)
+    stage = begin(1)
+    applications = applications_on(stage)
+    settle(stage, applications)
     assert all(one.attempts == POSITIONS for one in applications), "nothing had to be repeated"
 
 
 def test_only_the_coordinator_of_a_name_answers_for_it() -> None:
-    stage = _stage(2)
+    stage = begin(2)
     world = stage.cluster
     number = world.nodes[1].broker.transactions.partition_of("app")
     owner = world.leader_of(TRANSACTION_TOPIC, number)
@@ -109,23 +63,23 @@ def test_only_the_coordinator_of_a_name_answers_for_it() -> None:
 
 @pytest.mark.parametrize("topic", [TRANSACTION_TOPIC, OFFSETS_TOPIC, "orders", "bills"])
 def test_a_leader_that_dies_costs_no_transaction(topic: str) -> None:
-    stage = _stage(3)
-    applications = _applications(stage, positions=4)
+    stage = begin(3)
+    applications = applications_on(stage, positions=4)
     for turn in range(3):
-        _run(stage, applications, 40 + 13 * turn)
+        run(stage, applications, 40 + 13 * turn)
         victim = stage.cluster.leader_of(topic, turn % 2)
         assert victim is not None
         victim.crash()
         stage.lose_connections()
-        _run(stage, applications, 2_500)
+        run(stage, applications, 2_500)
         victim.start()
-        _run(stage, applications, 500)
+        run(stage, applications, 500)
         stage.cluster.run_until(stage.cluster.is_whole)
-    _settle(stage, applications)
+    settle(stage, applications)
 
 
 def test_one_call_publishes_to_leaders_on_all_nodes_and_commits_offsets_elsewhere() -> None:
-    stage = _stage(5)
+    stage = begin(5)
     world = stage.cluster
     for turn in range(12):
         name, is_commit = f"till-{turn}", turn % 3 != 2
@@ -161,7 +115,7 @@ def _committed_offset(world: ClusterWorld, group: str) -> int:
 
 
 def test_a_transaction_without_a_name_is_coordinated_where_it_is_begun() -> None:
-    world = _stage(6).cluster
+    world = begin(6).cluster
     begun = 0
     for node in world.up():
         if not any(node.broker.transactions.is_here(f"{one}") for one in range(20)):
@@ -173,7 +127,7 @@ def test_a_transaction_without_a_name_is_coordinated_where_it_is_begun() -> None
 
 
 def test_a_partition_that_moves_gets_the_rest_of_a_transaction() -> None:
-    stage = _stage(7)
+    stage = begin(7)
     world = stage.cluster
     name = TopicPartition("orders", 0)
     leader = world.leader_of(*_pair(name))
@@ -206,7 +160,7 @@ def _pair(name: TopicPartition) -> tuple[str, int]:
 
 
 def test_what_no_coordinator_knows_is_aborted_and_what_one_knows_is_not() -> None:
-    stage = _stage(4)
+    stage = begin(4)
     world = stage.cluster
     number = world.nodes[1].broker.transactions.partition_of("slow")
     owner = world.leader_of(TRANSACTION_TOPIC, number)
@@ -272,7 +226,7 @@ def test_a_deposed_coordinator_does_not_begin_the_next_transaction_with_the_last
 
 def test_any_node_has_a_transaction_aborted_for_an_operator() -> None:
     """The leader of a partition is asked, which need not coordinate the transaction."""
-    world = _stage(7).cluster
+    world = begin(7).cluster
     for turn in range(6):
         name = f"stuck-{turn}"
         number = world.nodes[1].broker.transactions.partition_of(name)
@@ -304,7 +258,7 @@ def _deposed(
     seed: int, *, ends_as: bool | None
 ) -> tuple[ClusterWorld, Transactions, Transactions, ProducerIdentity]:
     """A coordinator that knows a transaction, is cut off and has a successor unknown to it."""
-    world = _stage(seed).cluster
+    world = begin(seed).cluster
     number = world.nodes[1].broker.transactions.partition_of("till")
     old = world.leader_of(TRANSACTION_TOPIC, number)
     assert old is not None
@@ -338,10 +292,10 @@ def _insist(world: ClusterWorld, call: Callable[[], Promise[Any]]) -> None:
 
 @pytest.mark.seeds(8)
 def test_every_position_is_there_once_and_whole_whichever_nodes_fail(seed: int) -> None:
-    stage = _stage(seed)
+    stage = begin(seed)
     stage.strikes = True
     world, chance = stage.cluster, stage.random
-    applications = _applications(stage, positions=ENDLESS)
+    applications = applications_on(stage, positions=ENDLESS)
     for _ in range(12):
         faults = world.network.faults
         faults.loss = chance.choice([0.0, 0.0, 0.05, 0.2])
@@ -352,16 +306,16 @@ def test_every_position_is_there_once_and_whole_whichever_nodes_fail(seed: int) 
         for _ in range(chance.randint(1, 4)):
             if chance.random() < 0.3:
                 chance.choice(applications).start_instance()
-            _run(stage, applications, chance.choice([chance.uniform(5, 200), 1_000]))
+            run(stage, applications, chance.choice([chance.uniform(5, 200), 1_000]))
         if chance.random() < 0.5:  # Where nothing is done, nothing can go wrong.
             world.network.heal()
             stage.mend()
-            _run(stage, applications, 1_500)
+            run(stage, applications, 1_500)
     stage.is_quiet = True
     world.heal()
     for application in applications:
         application.positions = application.committed_offset() + 2
-    _settle(stage, applications)
+    settle(stage, applications)
 
 
 def _trouble(stage: ClusterStage) -> None:

@@ -1,4 +1,4 @@
-"""The simulated clock and disk themselves: what a crash may take, and that a seed replays it."""
+"""The simulated clock, disk and nodes: what a crash may take, and that a seed replays it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from tests.simulation.clock import NeverHappened, VirtualClock
+from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.disk import PAGE_BYTES, PowerLost, SimulatedDisk
 
 
@@ -138,6 +139,20 @@ def test_a_full_disk_writes_a_part_and_says_so() -> None:
     assert file.size() == 5
 
 
+def test_a_bad_sector_cannot_be_read_until_it_is_written() -> None:
+    disk = SimulatedDisk()
+    file = disk.create("one")
+    file.append(b"a" * (2 * PAGE_BYTES))
+    disk.spoil("one", PAGE_BYTES + 7)
+    assert file.read(0, PAGE_BYTES) == b"a" * PAGE_BYTES
+    for read in (lambda: file.read(PAGE_BYTES - 1, 2), lambda: disk.read_whole("one")):
+        with pytest.raises(OSError, match="Input/output error"):
+            read()
+    file.truncate(PAGE_BYTES)
+    file.append(b"b")
+    assert file.read(PAGE_BYTES - 1, 2) == b"ab"
+
+
 def test_power_is_lost_at_the_operation_asked_for() -> None:
     disk = SimulatedDisk()
     file = disk.create("one")
@@ -158,3 +173,28 @@ def test_slow_syncs_are_told_to_the_clock() -> None:
     node.run_blocking(file.sync, lambda result, error: answered.append(clock.now_ms()))
     clock.run_until_idle()
     assert 700 <= answered[0] - start < 710
+
+
+def test_the_power_of_a_node_fails_between_two_operations_and_the_others_go_on() -> None:
+    world = ClusterWorld(1)
+    world.heal()
+    node = world.nodes[1]
+    done = node.disk.operations
+    node.crash_after(5)
+    world.nodes[2].broker.topics.create("orders", partition_count=3)
+    world.run_until(lambda: not node.is_up)
+    assert node.disk.operations == done + 5
+    world.heal()
+    assert node.is_up
+
+
+def test_the_power_of_a_node_fails_while_it_starts() -> None:
+    world = ClusterWorld(1)
+    world.heal()
+    node = world.nodes[1]
+    node.kill()
+    node.crash_after(0)
+    node.start()
+    assert not node.is_up
+    world.heal()
+    assert node.is_up

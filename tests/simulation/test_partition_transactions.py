@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from goqueue.broker.topics.topics import Topic
 from goqueue.model.batch import Record, add_sequence, encode_batch
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import DuplicateSequence, GoQueueError, OutOfOrderSequence
 from goqueue.partition import Partition
 from tests.simulation.disk import PowerLost
 from tests.simulation.world import World
@@ -27,6 +29,7 @@ class Writer:
         self.producer_id = 1000 + number
         self.epoch = 0
         self.count = 0
+        self.sequence = 0  # of the next record
         self.written: list[str] = []  # in the transaction that is open
         self.seen: list[str] = []  # the commit of which was acknowledged
         self.unseen: set[str] = set()  # aborted, which was acknowledged or has no other outcome
@@ -38,25 +41,39 @@ class Writer:
     def step(self) -> None:
         if self.written and self.world.random.random() < 0.4:
             self._end(is_commit=self.world.random.random() < 0.6)
+        elif self.world.random.random() < 0.1:
+            self._give_up()
         else:
             self._write()
 
     def _write(self) -> None:
         partition, now_ms = self.target(), self.world.clock.now_ms()
-        self.count += 1
-        value = f"{self.producer_id}:{self.count}"
-        state = partition.producers.get(self.producer_id)
-        is_going_on = state is not None and state.epoch == self.epoch and state.batches
-        sequence = add_sequence(state.last_sequence, 1) if state and is_going_on else 0
+        records = []
+        for _ in range(self.world.random.randint(1, 3)):
+            self.count += 1
+            value = f"{self.producer_id}:{self.count}"
+            records.append(Record(b"key", value.encode(), (), now_ms))
+            self.written.append(value)
         batch = encode_batch(
-            [Record(b"key", value.encode(), (), now_ms)],
+            records,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            base_sequence=sequence,
+            base_sequence=self.sequence,
             is_transactional=True,
         )
-        self.written.append(value)
-        partition.append(memoryview(batch), now_ms=now_ms)
+        self.sequence = add_sequence(self.sequence, len(records))
+        try:
+            with suppress(DuplicateSequence):  # to clients it is stored
+                partition.append(memoryview(batch), now_ms=now_ms)
+        except OutOfOrderSequence:
+            self.begin_epoch()
+
+    def _give_up(self) -> None:
+        """Write, do not hear of it, and abort; the next batch has the same sequence numbers."""
+        sequence = self.sequence
+        self._write()
+        self._end(is_commit=False)
+        self.sequence = sequence
 
     def _end(self, *, is_commit: bool) -> None:
         partition, values = self.target(), self.written
@@ -79,9 +96,10 @@ class Writer:
 
         partition.when_committed(marker.last_offset, ended)
 
-    def after_crash(self) -> None:
+    def begin_epoch(self) -> None:
         """Whoever comes back has a new epoch, which ends what was open in the old one."""
         self.epoch += 1
+        self.sequence = 0
         self.written = []
         partition = self.target()
         partition.append_marker(
@@ -131,7 +149,7 @@ def test_no_transaction_is_seen_in_part(seed: int, fsync: str) -> None:
             world.kill()
         world.start()
         for writer in writers:
-            writer.after_crash()
+            writer.begin_epoch()
         world.run_for(100)
         world.check_invariants()
         check(world.broker.topics.get(TOPIC), writers, is_settled=True)

@@ -91,6 +91,8 @@ class Consumer:
         verdict = "ack"
         if choice >= 0.6:
             verdict = "nack" if choice < 0.75 else "reject" if choice < 0.85 else "extend"
+        elif choice >= 0.55:
+            verdict = "give_back"  # as a stream does whose client has gone
         wait_ms = 0.0 if is_kind or random.random() < 0.6 else random.uniform(20, 500)
         settlement = Settlement(verdict, messages, self.world.clock.now_ms() + wait_ms)
         self._settlements[settlement] = None
@@ -111,6 +113,8 @@ class Consumer:
                 promise = queues.nack(
                     self.group, receipts, delay_ms=self.world.random.choice([0, 200])
                 )
+            elif verdict == "give_back":
+                promise = queues.give_back(self.group, receipts)
             elif verdict == "reject":
                 promise = queues.reject(self.group, receipts, reason="broken")
             else:
@@ -120,7 +124,7 @@ class Consumer:
             settlement.life = -2
             return
         if verdict != "extend":
-            self.history.given_back(self.group, messages)
+            self.history.given_back(self.group, messages, is_counted=verdict != "give_back")
 
         def settled(outcomes: list[GoQueueError | None] | None, error: Exception | None) -> None:
             assert life == self.world.disk.life, "a dead node has answered"
@@ -142,7 +146,9 @@ class Consumer:
                 else:
                     is_late = not was_held or (verdict == "extend" and not is_first)
                     assert is_late, f"{told} was refused while it is out: {outcome}"
-                    assert verdict != "nack", f"{told} came again, and its nack was refused"
+                    assert verdict not in ("nack", "give_back"), (
+                        f"{told}: refused after it came again"
+                    )
             if again:
                 settlement.messages, settlement.life = again, -2
             else:
@@ -160,6 +166,8 @@ class History:
         # Until when a message is with somebody at least, and under which receipt.
         self._held: dict[tuple[str, Place], tuple[float, str]] = {}
         self._attempts: dict[tuple[str, Place], int] = {}
+        # The life in which a delivery was given back uncounted, and its attempt.
+        self._uncounted: dict[tuple[str, Place], tuple[int, int]] = {}
         self._values: dict[Place, bytes | None] = {}
         # Of the group that keeps the order of keys: what was delivered and is not over.
         self._unfinished: dict[tuple[int, bytes | None, int], dict[int, str]] = {}
@@ -179,6 +187,8 @@ class History:
         assert until_ms <= now_ms, f"{told} is with two consumers, {until_ms - now_ms} ms too soon"
         attempt, before = one.delivery.attempt, self._attempts.get((group, place), 0)
         assert attempt > before, f"{told} has attempt {attempt} after {before}"
+        life, uncounted = self._uncounted.pop((group, place), (-1, attempt))
+        assert attempt == uncounted or life != self.world.disk.life, f"{told} counted {uncounted}"
         self._attempts[group, place] = attempt
         assert self._values.setdefault(place, one.record.value) == one.record.value, told
         self._held[group, place] = (one.delivery.until_ms, one.delivery.receipt)
@@ -208,10 +218,17 @@ class History:
         if delivery.attempt >= DELIVERIES_MAX:
             del line[delivery.offset]  # It is over after this one, whatever becomes of it.
 
-    def given_back(self, group: str, messages: list[ReceivedMessage]) -> None:
+    def given_back(self, group: str, messages: list[ReceivedMessage], *, is_counted: bool) -> None:
+        """Note that nobody holds these; if the delivery does not count, its attempt comes again."""
         for one in messages:
-            if self._held.get((group, _place(one)), (0, ""))[1] == one.delivery.receipt:
-                del self._held[group, _place(one)]
+            place = _place(one)
+            if not is_counted:
+                if self._attempts.get((group, place)) == one.delivery.attempt:
+                    self._attempts[group, place] -= 1
+                if self.is_held(group, one):
+                    self._uncounted[group, place] = (self.world.disk.life, one.delivery.attempt)
+            if self._held.get((group, place), (0, ""))[1] == one.delivery.receipt:
+                del self._held[group, place]
 
     def extended(self, group: str, one: ReceivedMessage, until_ms: float) -> None:
         if self._held.get((group, _place(one)), (0, ""))[1] == one.delivery.receipt:

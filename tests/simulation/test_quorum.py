@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import msgspec
 import pytest
 
+from goqueue.broker.controller.calls import COMMAND_TIMEOUT_MS
 from goqueue.cluster.commands import (
     CreateTopic,
     DeleteTopic,
+    FinalizeLevel,
     ReserveProducerIds,
     Result,
     TakeOverProducer,
 )
 from goqueue.cluster.facts import NamedProducer
-from goqueue.model.errors import TopicExists
-from tests.simulation.quorum_world import QuorumNode, QuorumWorld
+from goqueue.model.errors import GoQueueError, InvalidRequest, TopicExists, UnsupportedVersion
+from goqueue.model.support import LEVEL_MAX, LEVEL_MIN, SUPPORT, Support
+from tests.simulation.quorum_world import INTERNAL, QuorumNode, QuorumWorld
 
 
 class Outcome:
@@ -187,6 +193,37 @@ def check_outcomes(world: QuorumWorld, outcomes: list[Outcome]) -> None:
     assert len(lives) == len(set(lives)), f"seed {world.seed}: two are the same producer"
 
 
+def test_a_decision_of_a_later_version_stops_the_nodes_before_it() -> None:
+    world = QuorumWorld(6)
+    world.settle()
+    leader = world.controller()
+    before = leader.quorum.metadata.snapshot()
+    outcome = Outcome(leader, CreateTopic(b"i" * 16, "orders", 1))
+    unable: dict[int, GoQueueError] = {}
+    for number, node in world.nodes.items():
+        node.quorum.on_unable = partial(unable.__setitem__, number)
+    leader.quorum._raft.propose(b"\x02" + b"later", leader.clock.now_ms())
+    lost = Outcome(leader, CreateTopic(b"j" * 16, "after", 1))
+    world.run_for(COMMAND_TIMEOUT_MS + 3_000)
+    assert unable.keys() == {1, 2, 3}
+    for number, node in world.nodes.items():
+        assert "upgrade this node" in str(unable[number])
+        assert node.quorum.failure is unable[number]
+        assert node.quorum.metadata.topic("orders") is not None
+        assert node.quorum.metadata.topic("after") is None, "it follows the one not understood"
+        assert not node.quorum.is_controller
+    assert before != leader.quorum.metadata.snapshot()
+    assert outcome.error is None
+    assert lost.error is not None
+    index = leader.quorum.applied_index
+    for node in world.nodes.values():
+        node.crash()
+        node.start()
+    world.run_for(10_000)
+    assert leader.quorum.applied_index == index, "a restart does not skip it either"
+    assert leader.quorum.failure is not None
+
+
 def test_a_topic_that_is_deleted_while_answers_get_lost_is_gone() -> None:
     world = QuorumWorld(8)
     world.settle()
@@ -200,3 +237,109 @@ def test_a_topic_that_is_deleted_while_answers_get_lost_is_gone() -> None:
     world.clock.run_until(lambda: outcome.is_done)
     assert outcome.error is None
     assert node.quorum.metadata.topic("orders") is None
+
+
+# Levels
+
+OLD = Support(2, 2, "0.1")
+NEWER = Support(2, 4, "0.9")
+
+
+def test_a_new_cluster_of_new_nodes_has_the_newest_level() -> None:
+    world = QuorumWorld(7)
+    world.settle()
+    for node in world.up():
+        assert node.quorum.metadata.level == LEVEL_MAX
+        facts = node.quorum.metadata.nodes.values()
+        assert {one.support for one in facts} == {SUPPORT}
+
+
+def test_a_new_cluster_has_the_newest_level_however_late_a_voter_comes() -> None:
+    world = QuorumWorld(13)
+    late = world.nodes[3]
+    late.crash()
+    world.run_for(20_000)
+    controller = world.controller().quorum
+    assert controller.metadata.topic(INTERNAL[0].name) is not None
+    assert controller.metadata.level == LEVEL_MIN, "the late one may be older"
+    late.start()
+    world.clock.run_until(lambda: late.membership.is_trusted, ms_max=20_000)
+    assert late.quorum.metadata.level == LEVEL_MAX, "before it serves anybody"
+
+
+def test_a_cluster_with_an_older_node_stays_at_its_level_until_somebody_raises_it() -> None:
+    world = QuorumWorld(8, supports={2: OLD})
+    world.settle()
+    assert {node.quorum.metadata.level for node in world.up()} == {LEVEL_MIN}
+    assert ask(world, CreateTopic(b"i" * 16, "orders", 1)).error is None
+    refused = ask(world, FinalizeLevel(LEVEL_MAX))
+    assert isinstance(refused.error, InvalidRequest)
+    assert "node 2 (0.1, level 2)" in str(refused.error)
+    old = world.nodes[2]
+    old.crash()
+    still = ask(world, FinalizeLevel(LEVEL_MAX))
+    assert isinstance(still.error, InvalidRequest), "it could not come back"
+    world.supports[2] = SUPPORT
+    old.start()
+    world.settle()
+    assert {node.quorum.metadata.level for node in world.up()} == {LEVEL_MIN}
+    assert ask(world, FinalizeLevel(LEVEL_MAX)).error is None
+    world.settle()
+    assert {node.quorum.metadata.level for node in world.up()} == {LEVEL_MAX}
+    lower = ask(world, FinalizeLevel(LEVEL_MIN))
+    assert isinstance(lower.error, InvalidRequest)
+    assert "never lowered" in str(lower.error)
+
+
+def test_an_older_release_does_not_start_after_the_level_was_raised() -> None:
+    world = QuorumWorld(9)
+    world.settle()
+    world.nodes[3].crash()
+    world.supports[3] = OLD
+    with pytest.raises(UnsupportedVersion, match="upgrade this node"):
+        world.nodes[3].start()
+
+
+def test_an_older_node_cannot_join_a_cluster_of_a_later_level() -> None:
+    world = QuorumWorld(10, learners=1, supports={4: OLD})
+    world.clock.run_until(lambda: len(world.controller_nodes()) == 3, ms_max=20_000)
+    world.run_for(5_000)
+    assert 4 not in world.controller().quorum.metadata.nodes
+
+
+def test_a_raised_level_stops_a_node_that_lacks_it_and_nothing_else() -> None:
+    """The controller is wrong about a node: it has registered as more than it is."""
+    world = QuorumWorld(13, supports={1: NEWER, 2: NEWER})
+    world.settle()
+    late = world.nodes[3]
+    assert world.controller() is not late, "it knows what it supports itself"
+    late.quorum.support = NEWER
+    world.clock.run_until(lambda: late.quorum.metadata.nodes[3].support == NEWER)
+    before = late.quorum.applied_index
+    assert ask(world, FinalizeLevel(4), by=world.nodes[1]).error is None
+    world.run_for(1_000)
+    assert isinstance(late.quorum.failure, UnsupportedVersion)
+    assert late.quorum.applied_index == before
+    assert late.quorum.metadata.level == LEVEL_MAX
+    assert ask(world, CreateTopic(b"i" * 16, "orders", 1), by=world.nodes[1]).error is None
+
+
+def test_what_nodes_support_is_told_again_by_heartbeats() -> None:
+    """An older controller does not record what a node has told it when it registered."""
+    world = QuorumWorld(12)
+    world.settle()
+    controller = world.controller().quorum._active.controller
+    assert controller is not None
+    fact = controller.metadata.nodes[2]
+    world.controller().quorum._active._decide_own(
+        lambda controller: controller.record([msgspec.structs.replace(fact, support=None)])
+    )
+    node = world.nodes[2]
+    world.clock.run_until(lambda: node.quorum.metadata.nodes[2].support is None)
+    world.clock.run_until(lambda: node.quorum.metadata.nodes[2].support == SUPPORT)
+
+
+def ask(world: QuorumWorld, command: object, *, by: QuorumNode | None = None) -> Outcome:
+    outcome = Outcome(by or world.up()[0], command)
+    world.clock.run_until(lambda: outcome.is_done, ms_max=40_000)
+    return outcome

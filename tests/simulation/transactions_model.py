@@ -37,6 +37,10 @@ class ConnectionLost(GoQueueError):
     retryable = True
 
 
+class GivenUp(ConnectionLost):
+    """Whoever asked does not ask again, and does not know whether it was done."""
+
+
 class Stage:
     """The world, the requests that wait for its node, and all that was ever promised."""
 
@@ -314,13 +318,17 @@ class Instance:
             )
         for name in places:
             for value in sorted(stage.sent[name][attempt]):
-                await self.produce(name, value)
+                await self.produce(name, value, gives_up=not is_commit)
         await self.hang()
         await self.commit_offset(position + 1)
         await self.hang()
         await self.end(attempt, is_commit=is_commit)
 
-    async def produce(self, name: TopicPartition, value: str) -> None:
+    async def produce(self, name: TopicPartition, value: str, *, gives_up: bool) -> None:
+        """Write a record; one that is to be aborted may be given up, as librdkafka does.
+
+        Its sequence number is then that of the next record, although the broker may have stored it.
+        """
         sequence = self.sequences.get(name, 0)
         self.sequences[name] = add_sequence(sequence, 1)
         stage = self.stage
@@ -350,7 +358,10 @@ class Instance:
                 stored.when_committed(lambda error: sent.settle(None, error))
             return sent
 
-        await self.insist(send)
+        try:
+            await self.insist(send, gives_up=gives_up)
+        except GivenUp:
+            self.sequences[name] = sequence
 
     async def commit_offset(self, offset: int) -> None:
         stage, group_id = self.stage, self.application.group_id
@@ -396,13 +407,18 @@ class Instance:
             assert self.application.bumps_epoch
             self.sequences.clear()
 
-    async def insist(self, call: Callable[[], Promise[T]]) -> T:
-        """Ask until there is an answer other than "later"; die of any other refusal."""
+    async def insist(self, call: Callable[[], Promise[T]], *, gives_up: bool = False) -> T:
+        """Ask until there is an answer other than "later"; die of any other refusal.
+
+        With `gives_up` a request without an answer is not repeated.
+        """
         while True:
             await self.die_perhaps()
             try:
                 return await self.stage.ask(call)
             except GoQueueError as error:
+                if gives_up and isinstance(error, ConnectionLost):
+                    raise GivenUp("Nobody asks again.") from error
                 if not error.retryable:
                     raise
             await self.stage.sleep(self.random.uniform(1, 100))

@@ -12,10 +12,14 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "goqueue"
 
-_NEIGHBOURS = {"groups", "delivery", "schemas", "transactions", "cluster", "tenancy", "tracing"}
+_NEIGHBOURS = {
+    *("groups", "delivery", "schemas", "transactions", "cluster", "tenancy", "metrics", "tracing"),
+}
 _PARTITION = {"partition", "storage", "model"}
-_CORE = {"broker", "loop", *_NEIGHBOURS, *_PARTITION}
 _CODECS = "wire codecs"
+_JOURNAL = "journal codecs"
+_FORMATS = "schema formats"
+_CORE = {"broker", "loop", _JOURNAL, _FORMATS, *_NEIGHBOURS, *_PARTITION}
 _GATE = "broker gate"  # the one way from a front end into the core
 
 # What each room may import, besides itself. Neighbours are absent from each other's rows.
@@ -25,42 +29,56 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "storage": {"model"},
     "partition": {"storage", "model"},
     **dict.fromkeys(_NEIGHBOURS, _PARTITION),
-    "broker": {"loop", *_NEIGHBOURS, *_PARTITION},
+    _JOURNAL: {"model"},
+    "tracing": {_JOURNAL, *_PARTITION},
+    _FORMATS: {"model"},
+    "schemas": {_FORMATS, *_PARTITION},
+    "broker": {"loop", _JOURNAL, _FORMATS, *_NEIGHBOURS, *_PARTITION},
     _CODECS: {"model"},
     "wire": {_CODECS, _GATE, "loop", "model"},
-    "runtime": {"wire", _CODECS, *_CORE, "config"},
-    "client": {_CODECS, "model"},
+    "backups": {"model"},
+    "runtime": {"wire", _CODECS, *_CORE, "backups", "config"},
+    "client": {_CODECS, _FORMATS, "model"},
     "console": {"client", "model"},
-    "spark": {"client", _CODECS, "model"},
+    "spark": {"client", _CODECS, _JOURNAL, "model"},
     # The command line manages a broker through the client alone; only `serve` runs one.
     # Pipelines are commands as well, and run where the command does.
-    "cli": {"runtime", "client", "spark", "model", "config"},
+    "cli": {"runtime", "client", "spark", "backups", "model", "config"},
     "config": {"model"},
     "__main__": {"cli"},
-    # Names of the client that are loaded when they are first used.
+    # Names of the clients that are loaded when they are first used.
     "__init__": {"client", "model"},
+    "grpc": {"client", "model"},
 }
 # Of the HTTP front end the client shares what crosses the wire: fields, problem details, and those
 # bodies that are made of nothing else. Bodies that show structs of the core are the server's alone.
 _HTTP_BODIES = (
     "acls",
     "audit",
+    "backups",
     "cluster",
     "groups",
+    "journeys",
     "messages",
     "node",
     "queries",
     "quotas",
     "registry",
+    "reports",
     "schedules",
     "tenants",
     "topics",
     "transactions",
     "users",
 )
+# What `__journeys` contains. Clients read that topic, so its encoding is shared with them.
+JOURNAL_MODULES = ("goqueue.tracing.encoding", "goqueue.tracing.events")
+# The schema languages: functions of texts and bytes, with which clients write and read payloads.
+FORMAT_MODULES = ("goqueue.schemas.formats",)
 CODEC_MODULES = (
     *(f"goqueue.wire.kafka.{name}" for name in ("messages", "primitives", "api")),
     *(f"goqueue.wire.carrier.{name}" for name in ("bodies", "problems")),
+    "goqueue.wire.grpc.messages",
     "goqueue.wire.http.fields",
     *(f"goqueue.wire.http.bodies.{name}" for name in _HTTP_BODIES),
 )
@@ -76,9 +94,10 @@ ROOMS_WITHOUT_CONFIG = {"model", "loop", "wire", _CODECS, "client", "console", "
 MAY_IMPORT_IN_CONFIG: Mapping[str, set[str]] = {
     "kinds": set(),
     "listener_kinds": {"kinds"},
+    "export_kinds": {"kinds"},
     "fields": {"kinds"},
 }
-MAY_A_SECTION_IMPORT = {"kinds", "listener_kinds", "fields"}
+MAY_A_SECTION_IMPORT = {"kinds", "listener_kinds", "export_kinds", "fields"}
 ALL_SECTIONS_MEET_IN = {"", "settings", "consistency", "reading"}
 
 # The rooms inside `broker`, each with those it may import. Modules in `broker` itself join
@@ -90,6 +109,7 @@ MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "topics": {"durability", "controller"},
     "identities": _NODE,
     "audit": {"reading", *_NODE},
+    "backups": _NODE,
     "quotas": _NODE | {"queues", "schedules", "streams"},
     "replication": _NODE,
     "shards": _NODE,
@@ -98,18 +118,27 @@ MAY_IMPORT_IN_BROKER: dict[str, set[str]] = {
     "schedules": {"shards", *_NODE},
     "schemas": _NODE,
     "queues": {"shards", "reading", *_NODE},
+    "share_groups": {"streams", "queues", *_NODE},
     "publishing": {"schedules", *_NODE},
     "named_queues": {"queues", "publishing", "reading", *_NODE},
+    "journeys": {"shards", "queues", *_NODE},
     "redrives": {"queues", "reading", "shards", *_NODE},
+    "metrics": _NODE
+    | {
+        *("queues", "schedules", "streams", "schemas", "transactions"),
+        *("reading", "shards", "quotas", "journeys"),
+    },
     "transactions": {"streams", "queues", "schedules", "publishing", "shards", *_NODE},
+    "history": {"metrics", "queues", "streams", *_NODE},
 }
 # The gate leads into all rooms, and to the modules that join them.
 MAY_IMPORT_IN_BROKER["gate"] = {"", *MAY_IMPORT_IN_BROKER}
 
 FRONT_ENDS = {"kafka", "sqs", "http", "grpc"}
-# What carries requests over HTTP/1.1, whatever they ask for, and who is carried by it.
+# What carries requests over HTTP/1.1, whatever they ask for, and who is carried by it; gRPC shares
+# the syntax of credentials and the table of problems.
 CARRIER = "carrier"
-CARRIED = {"http", "sqs"}
+CARRIED = {"http", "sqs", "grpc"}
 FRONT_END_WORDS = re.compile("|".join(sorted(FRONT_ENDS)), re.IGNORECASE)
 
 
@@ -163,8 +192,10 @@ def imports_in(source: Path) -> Iterator[Import]:
 
 def room_of(module: str) -> str:
     """The room a dotted module name stands in."""
-    if any(module == codec or module.startswith(f"{codec}.") for codec in CODEC_MODULES):
-        return _CODECS
+    shared = ((_CODECS, CODEC_MODULES), (_JOURNAL, JOURNAL_MODULES), (_FORMATS, FORMAT_MODULES))
+    for room, modules in shared:
+        if any(module == codec or module.startswith(f"{codec}.") for codec in modules):
+            return room
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -290,6 +321,8 @@ def test_the_core_does_not_name_a_front_end() -> None:
         ("broker/api.py", "from goqueue.wire.kafka import server", "broker > wire"),
         ("client/admin.py", "from goqueue.wire.kafka.server import X", "client > wire"),
         ("client/admin.py", "from goqueue.broker import Broker", "client > broker"),
+        ("client/http/payloads.py", "from goqueue.schemas.catalog import X", "client > schemas"),
+        ("spark/table.py", "from goqueue.tracing.gathering import merge", "spark > tracing"),
         ("cli/topic.py", "def f():\n    from goqueue.broker import Broker", "cli > broker"),
         ("model/names.py", "from goqueue import storage", "model > storage"),
         ("partition/log.py", "from ..groups import join", "partition > groups"),
@@ -364,7 +397,9 @@ def test_a_broken_arrow_is_named(tmp_path: Path, file: str, text: str, arrow: st
         ("wire/sqs/server.py", "from goqueue.wire.carrier.calls import Call"),
         ("wire/http/server.py", "from goqueue.wire.carrier.calls import Call"),
         ("client/http/reading.py", "from goqueue.wire.carrier.problems import Problem"),
+        ("client/http/payloads.py", "from goqueue.schemas.formats import decoder"),
         ("client/admin.py", "from goqueue.wire.kafka import primitives"),
+        ("spark/table.py", "from goqueue.tracing.encoding import decode_head"),
         ("runtime/serve.py", "from goqueue.config import Settings, load"),
         ("broker/broker.py", "from goqueue.config import Settings"),
         ("cli/moments.py", "from goqueue.config.kinds import DURATION, Number"),

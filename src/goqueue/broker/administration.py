@@ -5,8 +5,10 @@ A single node answers the same calls, as a cluster of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from goqueue.broker.controller.calls import QuorumMember, QuorumState
 from goqueue.broker.controller.metadata import done
@@ -19,6 +21,7 @@ from goqueue.cluster.commands import (
     ClusterCommand,
     DrainNode,
     ElectLeader,
+    FinalizeLevel,
     Reassign,
     ThrottleMove,
     ThrottleNode,
@@ -26,6 +29,7 @@ from goqueue.cluster.commands import (
 )
 from goqueue.cluster.facts import NO_LEADER, NodeFact, PartitionFact
 from goqueue.cluster.nodes import DrainReport, drain_report
+from goqueue.cluster.placement import check_assignment
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     ElectionNotNeeded,
@@ -40,6 +44,7 @@ from goqueue.model.errors import (
     UnknownNode,
 )
 from goqueue.model.names import TopicPartition
+from goqueue.model.support import SUPPORT, UNKNOWN, Support, common_level, release
 from goqueue.model.tenants import Text, TopicName
 
 
@@ -58,6 +63,14 @@ class NodeView(NamedTuple):
     replica_count: int
     feeding_bytes_per_second: int = 0  # to replicas not in sync; 0 means its settings
     catching_up_bytes_per_second: int = 0  # of its own such replicas
+    support: Support = UNKNOWN  # what its release supports
+
+
+class ClusterLevel(NamedTuple):
+    """The feature level of the cluster, and the newest one that all registered nodes support."""
+
+    level: int
+    supported: int
 
 
 class VoterView(NamedTuple):
@@ -193,7 +206,7 @@ class Administration:
             count = sum(len(topic.partitions) for topic in self._topics)
             here = dict(self._addresses())
             view = NodeView(self._node_id, here, "", False, False, False, True, True, count, count)
-            return [view]
+            return [view._replace(support=_own_support())]
         known = self._cluster.quorum.metadata.nodes
         return [self._node(known[number]) for number in sorted(known)]
 
@@ -223,7 +236,13 @@ class Administration:
             partitions.replica_count(fact.id),
             fact.feeding_bytes_per_second,
             fact.catching_up_bytes_per_second,
+            fact.support or UNKNOWN,
         )
+
+    def level(self) -> ClusterLevel:
+        """Return the feature level, and how far it can be raised."""
+        metadata = self._topics.facts.log.metadata
+        return ClusterLevel(metadata.level, common_level(one.support for one in self.nodes()))
 
     def partitions(self, topic: Topic | None = None) -> Iterator[PartitionView]:
         """Yield the partitions of a topic, or of all topics, by name and number."""
@@ -309,6 +328,18 @@ class Administration:
             raise NodeInUse(f"Node {node} is the only node and cannot be unregistered.")
         return self._decide(UnregisterNode(node))
 
+    def finalize(self, level: int) -> Promise[None]:
+        """Raise the feature level, for good; a single node always has that of its release."""
+        if self._cluster is None:
+            if level != self.level().level:
+                raise InvalidRequest(
+                    f"A single node always uses the level of its release, {self.level().level}."
+                )
+            done: Promise[None] = Promise()
+            done.resolve(None)
+            return done
+        return self._decide(FinalizeLevel(level))
+
     def change_voter(self, node: int, *, is_wanted: bool) -> Promise[None]:
         """Make a node a voter of the quorum, or a learner."""
         if self._cluster is None:
@@ -336,6 +367,12 @@ class Administration:
         if self._cluster is None and list(replicas) != [self._node_id]:
             raise InvalidReplicaAssignment(f"Node {self._node_id} is the only node; name no other.")
         return self._decide(Reassign(topic.id, number, tuple(replicas), throttle_bytes_per_second))
+
+    def check_replicas(self, assignments: Iterable[Sequence[int]]) -> None:
+        """Raise if a list of replicas names a node twice, or one that this node does not know."""
+        registered = [one.id for one in self.nodes()]
+        for replicas in assignments:
+            check_assignment(replicas, registered)
 
     def throttle_reassignment(
         self, topic: Topic, number: int, bytes_per_second: int
@@ -396,3 +433,35 @@ def plan_away(
         target = tuple(chosen if node == leaving else node for node in replicas)
         planned.append(view._replace(target=target))
     return planned
+
+
+def plan_spread(
+    views: Sequence[PartitionView], *, nodes: Sequence[NodeView]
+) -> list[PartitionView]:
+    """Plan to move partitions to these nodes, each with as many replicas as it has.
+
+    A replica on one of the nodes stays where it is. The others go to the nodes with the fewest
+    replicas. Partitions that are there already are not returned.
+    """
+    counts = {one.id: one.replica_count for one in nodes}
+    planned = []
+    for view in views:
+        replicas = view.target or view.replicas
+        if len(replicas) > len(counts):
+            raise InvalidRequest(
+                f"{view.topic}/{view.number} has {len(replicas)} replicas; name at least as many "
+                "nodes."
+            )
+        target = list(replicas)
+        for place, node in enumerate(replicas):
+            if node not in counts:
+                free = [one for one in counts if one not in target]
+                target[place] = min(free, key=lambda one: (counts[one], one))
+                counts[target[place]] += 1
+        if tuple(target) != tuple(replicas):
+            planned.append(view._replace(target=tuple(target)))
+    return planned
+
+
+def _own_support() -> Support:
+    return msgspec.structs.replace(SUPPORT, release=release())

@@ -17,12 +17,14 @@ from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.dynamic_settings import DynamicSettings
 from goqueue.broker.gate import Gate
 from goqueue.broker.gate.authentication import Authentication
+from goqueue.broker.gate.authoriser import Authoriser
 from goqueue.broker.gate.namespaces import Namespaces
-from goqueue.broker.gate.operation import Authoriser
 from goqueue.broker.gate.tenant_purges import TenantPurges
 from goqueue.broker.identities.access import Access
 from goqueue.broker.identities.identities import Identities
 from goqueue.broker.identities.tenants import Tenants
+from goqueue.broker.limiting import limit_use
+from goqueue.broker.measuring import Measuring
 from goqueue.broker.named_queues.claims import ClusterClaims, NoClaims, Publish
 from goqueue.broker.named_queues.counting import QueueCounting
 from goqueue.broker.named_queues.deduplication_ids import RecentIds
@@ -31,6 +33,12 @@ from goqueue.broker.named_queues.named_queues import NamedQueues
 from goqueue.broker.named_queues.purging import QueuePurging
 from goqueue.broker.named_queues.receiving import QueueReceiving
 from goqueue.broker.named_queues.sending import QueueSender
+from goqueue.broker.observing import (
+    create_auditor,
+    create_counters,
+    create_journeys,
+    create_registry,
+)
 from goqueue.broker.producing import Producing
 from goqueue.broker.publishing.outbox import Outbox, OwnersOutbox
 from goqueue.broker.publishing.publisher import Outgoing, Publisher, PublishResult
@@ -38,9 +46,7 @@ from goqueue.broker.queues.groups import QueueGroups
 from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.queues.queues import Queues
 from goqueue.broker.queues.transactions import TransactionalAcks
-from goqueue.broker.quotas.counting import Counting
 from goqueue.broker.quotas.quotas import Quotas
-from goqueue.broker.quotas.sharing import QuotaSharing
 from goqueue.broker.reading.reads import Reads
 from goqueue.broker.redrives.dead_letters import DeadLetters
 from goqueue.broker.redrives.jobs import Redrives
@@ -55,6 +61,10 @@ from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.schemas.registry import Schemas
 from goqueue.broker.schemas.validation import Validation
 from goqueue.broker.shards.leadership import Leadership
+from goqueue.broker.share_groups.leasing import ShareLeases
+from goqueue.broker.share_groups.members import ShareMembers
+from goqueue.broker.share_groups.offsets import ShareOffsets
+from goqueue.broker.share_groups.serving import ShareServing
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.streams.polling import StreamPolling
 from goqueue.broker.streams.progress import StreamProgress
@@ -89,7 +99,7 @@ from goqueue.model.names import (
     TRANSACTION_TOPIC,
 )
 from goqueue.model.observer import MESSAGE_EVENTS, Observer, interested, together
-from goqueue.model.session import unpack_session
+from goqueue.model.session import Session, unpack_session
 from goqueue.partition import Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
@@ -121,16 +131,19 @@ class Broker:
         self.random = random
         self.peers = peers
         self.node_id = settings.node.id
+        self.metrics = create_registry(settings.metrics)
         self._disk = disk
         release_reserve(disk, settings.storage)
         self._own_cluster_id = cluster_id_of(disk, settings.node, new_id=self.new_id)
         self._keep_topics(addresses)
-        self.audit = self._auditor()
-        self.observer = observer = together([observer, self.audit])
-        self.topics.observer = interested(observer, MESSAGE_EVENTS)
+        self.audit = create_auditor(self)
+        self.observer = observer = together([observer, *create_counters(self), self.audit])
         self._find_leaders()
         self.leaders.is_full = self._is_full
         self.topics.internal = InternalTopics(clock, self.topics, self.leaders, settings)
+        self.journeys = create_journeys(self, disk)
+        recorder = None if self.journeys is None else self.journeys.recorder
+        self.topics.observer = interested(together([observer, recorder]), MESSAGE_EVENTS)
         self.tenants = Tenants(clock, self.topics.facts.log)
         self.identities = Identities(clock, self.topics.facts.log, random, settings.security)
         self.quotas = Quotas(clock, self.topics.facts.log, observer=observer)
@@ -147,75 +160,9 @@ class Broker:
         self.administration = Administration(
             self.node_id, self.topics, self.cluster, self.compactor, addresses, clock.wall_ms
         )
-        self._limit()
-        namespaces = self._namespaces = Namespaces(
-            self.topics.facts.log, self.identities.super_users
-        )
-        authoriser = Authoriser(observer, namespaces)
-        self.access = Access(
-            self.topics.facts.log,
-            AccessControl(
-                self.identities.super_users,
-                allows_without_rules=settings.security.allow_if_no_acl,
-            ),
-            on_change=authoriser.changed,
-        )
-        if settings.controls_access:
-            authoriser.replace(self.access)
-
-        authentication = Authentication(self)
-
-        def may_write(started_by: bytes, topic: str) -> bool:
-            if not started_by:
-                return True  # A job of an earlier version.
-            session, resource = unpack_session(started_by), Resource(ResourceKind.TOPIC, topic)
-            is_active = namespaces.permits(session, Action.WRITE) and authentication.may_act(
-                session
-            )
-            return is_active and authoriser.allows(session, Action.WRITE, resource)
-
-        self.redrives.may_write = self.named_queue_moves.may_write = may_write
-        self.gate = Gate(self, authoriser, authentication)
-        self.local_gate = Gate(self, authoriser, authentication, routes=False)
-        self._tenant_purges = TenantPurges(self, self.gate)
-        namespaces.on_change(self._tenant_purges.resume)
-
-    def _auditor(self) -> Auditor | None:
-        """Create the audit log, if there is one."""
-        if not self.settings.is_audited:
-            return None
-        from goqueue.broker.audit.auditor import Auditor  # Most nodes have none.
-
-        return Auditor(
-            self.clock,
-            self.random,
-            self.settings.security,
-            node_id=self.node_id,
-            cluster_id=lambda: self.cluster_id,
-        )
-
-    def _limit(self) -> None:
-        """Create quotas, and the checks of what they count."""
-        cluster, quotas = self.cluster, self.quotas
-        counting = Counting(
-            self.topics,
-            self.groups,
-            self.queues.groups,
-            self.schedules,
-            is_controller=lambda: cluster is None or cluster.quorum.is_controller,
-        )
-        quotas.measure = counting.measure
-        if cluster is not None and self.peers is not None:
-            QuotaSharing(self.clock, quotas, cluster, self.peers)
-
-        def check() -> None:
-            has_counts = quotas.table.has_tenants
-            self.groups.check_quota = quotas.check_groups if has_counts else None
-            self.queues.groups.check_quota = quotas.check_groups if has_counts else None
-            self.schedules.check_quota = quotas.check_scheduled if has_counts else None
-
-        quotas.on_change(check)
-        check()
+        limit_use(self)
+        self.measuring = Measuring(self, disk)
+        self._control_access()
 
     def _is_full(self) -> bool:
         return self.upkeep.is_full
@@ -287,6 +234,7 @@ class Broker:
             self.groups.catch_up = confirming.confirm
         self.stream_progress = StreamProgress(self.groups, self.topics, self.reads.look)
         self.stream_polling = StreamPolling(
+            clock,
             self.groups,
             self.topics,
             self.reads.look,
@@ -304,6 +252,12 @@ class Broker:
             self.topics, hosts, new_id=self.new_id, is_stream_group=self.groups.is_known
         )
         self.queues = Queues(self.topics, hosts, queue_groups, self.reads.look)
+        self.share_leases = ShareLeases(self.topics, hosts, queue_groups, self.queues.positions)
+        self.share_offsets = ShareOffsets(self.topics, hosts, queue_groups)
+        self.share_serving = ShareServing(self.topics, is_curable=self.leaders.is_curable)
+        self.share_members = ShareMembers(
+            clock, self.topics, self.groups, queue_groups, node_id=self.node_id
+        )
         self._transactional_acks = TransactionalAcks(hosts, queue_groups)
         self.groups.is_queue_group = queue_groups.is_known
         self.transactions.on_end[DELIVERY_TOPIC] = self._transactional_acks.ended
@@ -431,6 +385,40 @@ class Broker:
         )
         return partial(publisher.publish, partition=None)
 
+    def _control_access(self) -> None:
+        """Create the gates, and what decides who may do what."""
+        namespaces = self._namespaces = Namespaces(
+            self.topics.facts.log, self.identities.super_users
+        )
+        authoriser = Authoriser(self.observer, namespaces)
+        self.access = Access(
+            self.topics.facts.log,
+            AccessControl(
+                self.identities.super_users,
+                allows_without_rules=self.settings.security.allow_if_no_acl,
+            ),
+            on_change=authoriser.changed,
+        )
+        if self.settings.controls_access:
+            authoriser.replace(self.access)
+
+        authentication = Authentication(self)
+
+        def may_write(started_by: bytes, topic: str) -> bool:
+            if not started_by:
+                return True  # A job of an earlier version.
+            session, resource = unpack_session(started_by), Resource(ResourceKind.TOPIC, topic)
+            is_active = namespaces.permits(session, Action.WRITE) and authentication.may_act(
+                session
+            )
+            return is_active and authoriser.allows(session, Action.WRITE, resource)
+
+        self.redrives.may_write = self.named_queue_moves.may_write = may_write
+        self.gate = Gate(self, authoriser, authentication)
+        self.local_gate = Gate(self, authoriser, authentication, routes_by=self.gate)
+        self._tenant_purges = TenantPurges(self, self.gate)
+        namespaces.on_change(self._tenant_purges.resume)
+
     def _clustering(
         self, peers: Peers, addresses: Addresses, single_node: Callable[[], Metadata | None]
     ) -> Clustering:
@@ -473,6 +461,8 @@ class Broker:
             self._join(self.cluster)
         self.upkeep.start()
         self.compactor.start()
+        if self.journeys is not None:
+            self.journeys.start()
         self._namespaces.refresh()
         if self.observer is not None:
             self.observer.started(self.node_id)
@@ -480,6 +470,8 @@ class Broker:
     def _follow_leadership(self) -> Leadership:
         """Connect the owners of internal partitions with their leadership."""
         leadership = Leadership(self.clock, self.topics, self.cluster)
+        if self.journeys is not None:
+            self.journeys.follow(leadership, self.cluster)
         groups, transactions = self.groups.shards, self.transactions.shards
         leadership.register(OFFSETS_TOPIC, lead=groups.lead, resign=groups.resign)
         leadership.register(OFFSETS_TOPIC, resign=self.stream_polling.resign)
@@ -490,7 +482,9 @@ class Broker:
         leadership.register(DELIVERY_TOPIC, lead=redrives.lead, resign=redrives.resign)
         leadership.register(DELIVERY_TOPIC, lead=resume, resign=resume)
         leadership.register(SCHEDULED_TOPIC, lead=schedules.lead, resign=schedules.resign)
+        schedules.on_unreadable = leadership.hand_over
         leadership.register(SCHEMAS_TOPIC, lead=self.schemas.lead, resign=self.schemas.resign)
+        self.schemas.on_unreadable(leadership.hand_over)
         # After the other participants of transactions, which it notifies of outcomes.
         leadership.register(TRANSACTION_TOPIC, lead=transactions.lead, resign=transactions.resign)
         if self.audit is not None:
@@ -523,10 +517,13 @@ class Broker:
         """Make everything durable, such that the next start is quick."""
         if self.observer is not None:
             self.observer.stopping(self.node_id)
+        close = partial(self._close, done)
+        if self.journeys is not None:
+            close = partial(self.journeys.stop, close)
         if self.audit is None:
-            self._close(done)
+            close()
         else:
-            self.audit.close(lambda: self._close(done))
+            self.audit.close(close)
 
     def _close(self, done: Callable[[], None]) -> None:
         self.upkeep.stop()
@@ -563,6 +560,7 @@ class Broker:
         partition: int | None = None,
         waits: bool = True,
         now_ms: int | None = None,
+        session: Session | None = None,
     ) -> Promise[list[PublishResult]]:
         """Store records, or schedule delayed ones; the promise has a result for each.
 
@@ -570,7 +568,7 @@ class Broker:
         their time of arrival, if it is already set.
         """
         return self._publisher.publish(
-            topic, outgoing, partition=partition, waits=waits, now_ms=now_ms
+            topic, outgoing, partition=partition, waits=waits, now_ms=now_ms, session=session
         )
 
     def free_bytes(self) -> int:

@@ -17,10 +17,10 @@ from goqueue.cluster.commands import ChangeConfig
 from goqueue.cluster.facts import (
     BROKER_CONFIG,
     GROUP_CONFIG,
-    ClusterFact,
     ConfigFact,
     Decision,
     Forget,
+    WholeState,
     config_key,
 )
 from goqueue.config import GroupSettings
@@ -140,8 +140,8 @@ class DynamicSettings:
     # Applying
 
     def _apply(self, decision: Decision) -> None:
-        if any(isinstance(one, ClusterFact) for one in decision):
-            self.group_times.clear()  # the whole state, from a snapshot
+        if isinstance(decision, WholeState):
+            self.group_times.clear()
         for change in decision:
             if isinstance(change, ConfigFact) and change.kind == GROUP_CONFIG:
                 self.group_times[change.name] = _times(change.settings)

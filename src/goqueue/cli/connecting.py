@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # A user waits for the answer: long enough for a broker that restarts, short for a wrong address.
 HTTP_SETTINGS = HttpSettings(retry=RetrySettings(retries_max=3))
-_KAFKA = "kafka"  # the listeners of Kafka, unless they have names of their own, begin with it
+# How the names of the listeners of a protocol begin, unless they have names of their own.
+_KAFKA, _HTTP = "kafka", "http"
 _LOOKUP_SETTINGS = ClientSettings(request_ms_max=5_000, retry_ms_max=5_000)
 
 
@@ -76,9 +77,9 @@ def kafka_client(
     return LogClient(bootstrap, replace(settings, tls=access.tls_settings(), sasl=access.sasl()))
 
 
-def http_client(address: str, access: Access) -> Client:
+def http_client(address: str, access: Access, settings: HttpSettings = HTTP_SETTINGS) -> Client:
     """A client of an HTTP listener, with the credentials and certificates of this call."""
-    settings = replace(HTTP_SETTINGS, login=access.http_login(), tls=access.tls_settings())
+    settings = replace(settings, login=access.http_login(), tls=access.tls_settings())
     return Client(address, settings)
 
 
@@ -213,20 +214,42 @@ def _kafka_addresses(nodes: list[Node], reached: Address, access: Access) -> lis
 
 
 def fitting_kafka_address(addresses: Mapping[str, str], access: Access) -> str:
-    """The address of the Kafka listener that fits the credentials and certificates best.
+    """The address of the Kafka listener that fits the credentials and certificates best."""
+    return _fitting(addresses, access, _KAFKA)[1]
+
+
+def node_http_addresses(nodes: list[Node], reached: str, access: Access) -> dict[str, Node]:
+    """The nodes by their HTTP addresses, seen from the one that was reached.
+
+    A node without a listener that fits is left out.
+    """
+    is_encrypted = reached.lower().startswith("https://") or access.is_encrypted
+    wanted = replace(access, tls=True) if is_encrypted else access
+    found: dict[str, Node] = {}
+    for node in nodes:
+        security, stated = _fitting(node.addresses, wanted, _HTTP)
+        if stated:
+            scheme = "https" if security.endswith("ssl") else "http"
+            address = reachable(read_addresses(stated)[0], read_addresses(bare(reached))[0])
+            found[f"{scheme}://{address}"] = node
+    return found
+
+
+def _fitting(addresses: Mapping[str, str], access: Access, protocol: str) -> tuple[str, str]:
+    """The security and the address of the listener of a protocol that fits best.
 
     A node reports its listeners by name, those with TLS or SASL with the word before the address.
     """
     wanted = access.is_encrypted, access.has_login
-    best, best_score = "", -1
+    best, best_score = ("", ""), -1
     for name, stated in addresses.items():
-        if name != _KAFKA and not name.startswith(f"{_KAFKA}-"):
+        if name != protocol and not name.startswith(f"{protocol}-"):
             continue
         security, _, address = stated.rpartition("://")
         has = security.endswith("ssl"), security.startswith("sasl_")
         score = 2 * (has[0] == wanted[0]) + (has[1] == wanted[1])
         if address and score > best_score:
-            best, best_score = address, score
+            best, best_score = (security, address), score
     return best
 
 

@@ -150,7 +150,15 @@ def contexts_file(environ: Mapping[str, str]) -> Path:
     if environ.get(CONTEXTS_VARIABLE):
         return Path(environ[CONTEXTS_VARIABLE])
     base = environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "goqueue" / "config.yaml"
+    return (Path(base) if base else _home() / ".config") / "goqueue" / "config.yaml"
+
+
+def _home() -> Path:
+    """The home directory; in a container the user may have none, and so no contexts either."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")  # what Debian gives to users without a home
 
 
 def load_contexts(file: Path) -> Contexts:

@@ -6,12 +6,16 @@ import base64
 import enum
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from goqueue.cli.moments import show_time
 from goqueue.client import ReadRecord
 from goqueue.client.http import Message
 from goqueue.model.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from goqueue.cli.decoding import DecodedRecord
 
 _TEXT_SHOWN = 60  # characters of a key or a value in a table
 
@@ -44,17 +48,57 @@ def as_raw(record: ReadRecord) -> bytes:
 
 def as_json(record: ReadRecord) -> bytes:
     """One line of JSON; bytes that are not UTF-8 are in `key_base64` and `value_base64` instead."""
-    tree = {
+    return _line(_place(record), as_field("key", record.key), as_field("value", record.value),
+                 _headers(record))  # fmt: skip
+
+
+def as_decoded_json(decoded: DecodedRecord) -> bytes:
+    """One line of JSON, with keys and values that are JSON already, and their schemas."""
+    record = decoded.record
+    return _line(
+        _place(record),
+        _decoded_field("key", record.key, decoded.key_schema),
+        _decoded_field("value", record.value, decoded.value_schema),
+        _headers(record),
+    )
+
+
+def _line(*parts: Mapping[str, object]) -> bytes:
+    fields = [
+        f"{json.dumps(name)}: {one if isinstance(one, _Shown) else _dumps(one)}"
+        for part in parts
+        for name, one in part.items()
+    ]
+    return f"{{{', '.join(fields)}}}\n".encode()
+
+
+class _Shown(str):
+    """JSON that is not encoded again, so that its numbers stay as they are."""
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _place(record: ReadRecord) -> dict[str, object]:
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": show_time(record.timestamp_ms),
         "timestamp_ms": record.timestamp_ms,
-        **as_field("key", record.key),
-        **as_field("value", record.value),
-        "headers": [{"name": name, **as_field("value", value)} for name, value in record.headers],
     }
-    return json.dumps(tree, ensure_ascii=False).encode() + b"\n"
+
+
+def _headers(record: ReadRecord) -> dict[str, object]:
+    shown = [{"name": name, **as_field("value", value)} for name, value in record.headers]
+    return {"headers": shown}
+
+
+def _decoded_field(name: str, data: bytes | None, schema: int | str | None) -> Mapping[str, object]:
+    if data is None or schema is None:
+        return as_field(name, data)
+    return {name: _Shown(data.decode()), f"{name}_schema": schema}
 
 
 def as_field(name: str, data: bytes | None) -> dict[str, str | None]:

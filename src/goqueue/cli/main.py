@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from goqueue.cli.completing import BY_PARAMETER, BY_PARAMETER_OF_CONFIG, add_completion
 from goqueue.cli.context import add_shared_options
 from goqueue.model.errors import GoQueueError, InvalidSettings
 
@@ -23,6 +24,7 @@ COMMANDS = (
     "schedule",
     "schema",
     "txn",
+    "trace",
     "audit",
     "user",
     "key",
@@ -31,12 +33,17 @@ COMMANDS = (
     "role",
     "tenant",
     "cluster",
+    "backup",
+    "definitions",
+    "top",
+    "bench",
     "pipeline",
     "config",
+    "completion",
     "version",
 )
 # These commands do not connect to a broker, so they do not take its options.
-WITHOUT_SHARED_OPTIONS = {"serve", "version"}
+WITHOUT_SHARED_OPTIONS = {"serve", "completion", "version"}
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -57,6 +64,7 @@ class Commands(TyperGroup):
         command.params = [param for param in command.params if not _is_completion(param)]
         if cmd_name not in WITHOUT_SHARED_OPTIONS:
             add_shared_options(command)
+        add_completion(command, BY_PARAMETER_OF_CONFIG if cmd_name == "config" else BY_PARAMETER)
         return command
 
 
@@ -87,6 +95,7 @@ def main() -> None:
     """Run the command line of this process and exit."""
     command = typer.main.get_command(app)
     add_shared_options(command)
+    add_completion(command, BY_PARAMETER)
     try:
         command(prog_name="goqueue")
     except InvalidSettings as error:

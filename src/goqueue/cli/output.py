@@ -20,7 +20,7 @@ class OutputForm(enum.StrEnum):
 
 def print_rows(rows: Sequence[Row], form: OutputForm) -> None:
     """Print rows with the same columns."""
-    sys.stdout.write(render_rows(rows, form, width=_terminal_width()))
+    sys.stdout.write(render_rows(rows, form, width=terminal_width()))
 
 
 def print_item(item: Row, form: OutputForm) -> None:
@@ -39,6 +39,11 @@ def show_size(count: int) -> str:
             return f"{size:.0f} {suffix}" if suffix == "B" else f"{size:.1f} {suffix}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def plain(text: str) -> str:
+    """A text that a client has chosen, without what a terminal would obey."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 @contextmanager
@@ -100,7 +105,8 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def _terminal_width() -> int | None:
+def terminal_width() -> int | None:
+    """The columns of the terminal; None if standard output is none."""
     if not sys.stdout.isatty():
         return None
     import shutil

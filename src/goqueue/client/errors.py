@@ -324,9 +324,9 @@ _ROWS = (
     KafkaError(118, "TELEMETRY_TOO_LARGE", BrokerRefused),
     KafkaError(119, "INVALID_REGISTRATION", BrokerRefused),
     KafkaError(120, "TRANSACTION_ABORTABLE", model.TransactionAbortable),
-    KafkaError(121, "INVALID_RECORD_STATE", BrokerRefused),
-    KafkaError(122, "SHARE_SESSION_NOT_FOUND", BrokerUnready),
-    KafkaError(123, "INVALID_SHARE_SESSION_EPOCH", BrokerUnready),
+    KafkaError(121, "INVALID_RECORD_STATE", model.InvalidRecordState),
+    KafkaError(122, "SHARE_SESSION_NOT_FOUND", model.UnknownShareSession),
+    KafkaError(123, "INVALID_SHARE_SESSION_EPOCH", model.InvalidShareSessionEpoch),
     KafkaError(124, "FENCED_STATE_EPOCH", BrokerRefused),
     KafkaError(125, "INVALID_VOTER_KEY", BrokerRefused),
     KafkaError(126, "DUPLICATE_VOTER", BrokerRefused),
@@ -336,7 +336,7 @@ _ROWS = (
     KafkaError(130, "STREAMS_INVALID_TOPOLOGY", BrokerRefused),
     KafkaError(131, "STREAMS_INVALID_TOPOLOGY_EPOCH", BrokerRefused),
     KafkaError(132, "STREAMS_TOPOLOGY_FENCED", BrokerRefused),
-    KafkaError(133, "SHARE_SESSION_LIMIT_REACHED", BrokerUnready),
+    KafkaError(133, "SHARE_SESSION_LIMIT_REACHED", model.ShareSessionLimitReached),
 )
 
 KAFKA_ERRORS = {row.number: row for row in _ROWS}

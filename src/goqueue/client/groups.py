@@ -28,13 +28,14 @@ from goqueue.wire.kafka.messages import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_group_describe,
 )
 
 T = TypeVar("T")
 
 NOT_COMMITTED = -1
-CLASSIC, CONSUMER = "classic", "consumer"
-_DEAD = "Dead"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+EMPTY, _DEAD = "Empty", "Dead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,19 @@ class Groups:
                 return self._describe_consumer(group)
             except (UnknownGroup, UnsupportedVersion):
                 return self._describe_classic(group)
+
+        return self._cluster.retrying(attempt)
+
+    def describe_share(self, group: str) -> GroupDescription:
+        """Describe a share group and its members; on GoQueue, every queue group is one."""
+        request = share_group_describe.ShareGroupDescribeRequest([group])
+
+        def attempt() -> GroupDescription:
+            response = self._cluster.call_coordinator(group, share_group_describe, request)
+            found = response.groups[0]
+            check(found.error_code, found.error_message, ErrorContext(group=group))
+            members = tuple(_share_member(each) for each in found.members)
+            return GroupDescription(group, SHARE, found.group_state, found.assignor_name, members)
 
         return self._cluster.retrying(attempt)
 
@@ -313,6 +327,22 @@ class Groups:
             )
         except (UnknownMember, RebalanceInProgress) as error:
             raise GroupNotEmpty(group) from error
+
+
+def _share_member(each: share_group_describe.Member) -> GroupMember:
+    partitions = (
+        TopicPartition(topic.topic_name, index)
+        for topic in each.assignment.topic_partitions
+        for index in topic.partitions
+    )
+    return GroupMember(
+        each.member_id,
+        None,
+        each.client_id,
+        each.client_host.removeprefix("/"),
+        tuple(partitions),
+        tuple(each.subscribed_topic_names),
+    )
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -29,6 +29,7 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.topic_changes import adopted
 from goqueue.model.bounds import NodeId, Version
 from goqueue.model.errors import ForeignCluster, InvalidSettings, MalformedRequest
+from goqueue.model.support import LEVEL_MAX
 
 VOTERS_MAX = 5  # more voters only slow down every commit
 VOTERS_WANTED = 3  # tolerates the loss of one
@@ -232,7 +233,7 @@ def parse_peers(text: str) -> dict[int, str]:
 def snapshot_of_single_node(metadata: Metadata, *, node: int, cluster_id: str) -> bytes:
     """Return the metadata of a single node as the first snapshot of a one-node cluster."""
     first = metadata.copy()
-    first.apply(ClusterFact(cluster_id))
+    first.apply(ClusterFact(cluster_id, LEVEL_MAX))  # as the single node has used it
     first.apply_all(tuple(adopted(first, node)))
     return first.snapshot()
 

@@ -7,12 +7,15 @@ get it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from goqueue.cluster.facts import (
+    NAMED_QUEUE_PREFIX,
+    QUEUE_GROUP_PREFIX,
     Claim,
     ConfigFact,
     Decision,
@@ -53,6 +56,7 @@ from goqueue.model.errors import (
     UnknownQueue,
     UnknownTopic,
 )
+from goqueue.model.support import Level, Support
 
 CONFIGS_MAX = 10_000
 PRODUCER_EPOCH_MAX = (1 << 15) - 2  # the last epoch that another one can follow
@@ -211,12 +215,32 @@ class ChangeConfig(msgspec.Struct, frozen=True, tag="change_config"):
 
 
 class ForgetKey(msgspec.Struct, frozen=True, tag="forget_key"):
-    """Delete a queue group, a named queue or a job."""
+    """Delete a queue group, a named queue or a job.
+
+    The id, if there is one, is that of the group or queue that is meant: a later one of the same
+    name stays.
+    """
 
     key: bytes
+    id: bytes = b""
 
     def decide(self, metadata: Metadata) -> Decided:
+        if self.id and self.id != _id_at(metadata, self.key):
+            return (), None
         return (Forget(self.key),), None
+
+
+def _id_at(metadata: Metadata, key: bytes) -> bytes:
+    """Return the id of the queue group or named queue with a key; empty if there is none."""
+    places: tuple[tuple[bytes, Mapping[str, QueueGroupFact | NamedQueueFact]], ...] = (
+        (QUEUE_GROUP_PREFIX, metadata.queue_groups),
+        (NAMED_QUEUE_PREFIX, metadata.named_queues),
+    )
+    for prefix, facts in places:
+        if key.startswith(prefix):
+            known = facts.get(key[len(prefix) :].decode())
+            return b"" if known is None else known.id
+    return b""
 
 
 # Commands that any metadata log can decide, also that of a single node.
@@ -245,6 +269,7 @@ class RegisterNode(msgspec.Struct, frozen=True, tag="register_node"):
     rack: Name = ""
     disk: Identity = b""
     cluster_id: Name = ""
+    support: Support | None = None  # of its release
 
 
 class CopyClaim(msgspec.Struct, frozen=True, array_like=True):
@@ -262,6 +287,8 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     wants_drain: bool = False
     # In-sync replicas that may have lost records, reported by a node until it is unfenced.
     integrity: tuple[CopyClaim, ...] = ()
+    # Of its release: an older controller does not record what it was told at the registration.
+    support: Support | None = None
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
@@ -364,6 +391,12 @@ class EndRouting(msgspec.Struct, frozen=True, tag="end_routing"):
     told: dict[PartitionNumber, tuple[LeaderEpoch, Offset]]
 
 
+class FinalizeLevel(msgspec.Struct, frozen=True, tag="finalize_level"):
+    """Raise the feature level; the nodes then write what earlier releases cannot read."""
+
+    level: Level
+
+
 # Commands that only a controller decides.
 ClusterCommand = (
     Command
@@ -382,6 +415,7 @@ ClusterCommand = (
     | Reassign
     | ThrottleMove
     | EndRouting
+    | FinalizeLevel
 )
 
 _encoder = msgspec.msgpack.Encoder()

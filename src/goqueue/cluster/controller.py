@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from goqueue.cluster import partition_changes, topic_changes
+from goqueue.cluster import levels, partition_changes, topic_changes
 from goqueue.cluster.commands import CopyClaim
 from goqueue.cluster.elections import Standing
 from goqueue.cluster.facts import (
@@ -40,6 +40,7 @@ from goqueue.model.errors import (
     StaleIncarnation,
     UnknownNode,
 )
+from goqueue.model.support import SUPPORT, Support
 
 NODES_MAX = 1000  # registered at a time; an operator unregisters those that are gone for good
 
@@ -58,11 +59,16 @@ class Controller:
         index: int,
         now_ms: int,
         internal_topics: Sequence[InternalTopic] = (),
+        support: Support = SUPPORT,
     ) -> None:
-        """`metadata` has the log applied up to `index`, with the first entry of this Raft term."""
+        """`metadata` has the log applied up to `index`, with the first entry of this Raft term.
+
+        `support` is that of the release of this node.
+        """
         self.metadata = metadata.copy()
         self._settings = settings
         self._internal_topics = internal_topics
+        self._support = support
         self._sessions = Sessions(settings.session_ms, now_ms)
         self._sessions.begin(self.metadata.nodes, index=index, now_ms=now_ms)
         self._is_strange = True  # True until it has completed what its predecessor left unfinished
@@ -93,6 +99,7 @@ class Controller:
         rack: str = "",
         disk: bytes = b"",
         cluster_id: str = "",
+        support: Support | None = None,
     ) -> Decision:
         """Register a node that has started; it is fenced until it has applied the log to here."""
         before = self.metadata.nodes.get(node)
@@ -100,14 +107,14 @@ class Controller:
             self._check_cluster(cluster_id)
             self._sessions.heard(node, now_ms)
             return ()
-        self.check_register(node, addresses, now_ms=now_ms, cluster_id=cluster_id)
+        self.check_register(node, addresses, now_ms=now_ms, cluster_id=cluster_id, support=support)
         changes: list[Change] = []
         if before is not None:
             changes += partition_changes.nodes_left(
                 self.metadata, [node], has_lost_disk=before.disk != disk
             )
         self._sessions.registered(node, now_ms)
-        fact = NodeFact(node, incarnation, dict(addresses), rack=rack, disk=disk)
+        fact = NodeFact(node, incarnation, dict(addresses), rack=rack, disk=disk, support=support)
         if before is not None:
             # What operators have set for a node survives a restart.
             fact = msgspec.structs.replace(
@@ -120,10 +127,17 @@ class Controller:
         return self._decide(changes)
 
     def check_register(
-        self, node: int, addresses: Mapping[str, str], *, now_ms: int, cluster_id: str = ""
+        self,
+        node: int,
+        addresses: Mapping[str, str],
+        *,
+        now_ms: int,
+        cluster_id: str = "",
+        support: Support | None = None,
     ) -> None:
         """Raise if a new incarnation of the node would be refused."""
         self._check_cluster(cluster_id)
+        levels.check_node(self.metadata, node, support)
         before = self.metadata.nodes.get(node)
         if before is None and len(self.metadata.nodes) >= NODES_MAX:
             raise InvalidRequest(f"A cluster has at most {NODES_MAX} nodes; unregister old ones.")
@@ -146,6 +160,7 @@ class Controller:
         wants_drain: bool,
         now_ms: int,
         integrity: Sequence[CopyClaim] = (),
+        support: Support | None = None,
     ) -> Decision:
         """Renew a node's session, and drain it or unfence it if that is due.
 
@@ -155,6 +170,9 @@ class Controller:
         fact = self._registered(node, incarnation)
         session = self._sessions.heard(node, now_ms)
         changes: list[Change] = []
+        if support is not None and support != fact.support:
+            fact = msgspec.structs.replace(fact, support=support)
+            changes.append(fact)
         if wants_drain and not fact.is_stopping:
             fact = msgspec.structs.replace(fact, is_stopping=True)
             changes += partition_changes.node_drained(self.metadata, fact)
@@ -172,6 +190,10 @@ class Controller:
         if gone == fact:
             return ()
         return self._decide([*partition_changes.nodes_left(self.metadata, [node]), gone])
+
+    def finalize(self, level: int) -> Decision:
+        """Raise the feature level of the cluster."""
+        return self._decide(levels.finalized(self.metadata, level, self._support))
 
     def drain(self, node: int, *, is_wanted: bool = True) -> Decision:
         """Move leaders away from a node and elect it for none, until the drain is ended."""

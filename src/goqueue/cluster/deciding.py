@@ -16,6 +16,7 @@ from goqueue.cluster.commands import (
     DrainNode,
     ElectLeader,
     EndRouting,
+    FinalizeLevel,
     GiveUpCopy,
     Heartbeat,
     Leave,
@@ -74,6 +75,7 @@ def _register(controller: Controller, command: RegisterNode, now_ms: int) -> Dec
         rack=command.rack,
         disk=command.disk,
         cluster_id=command.cluster_id,
+        support=command.support,
         now_ms=now_ms,
     )
 
@@ -85,6 +87,7 @@ def _heartbeat(controller: Controller, command: Heartbeat, now_ms: int) -> Decis
         applied_index=command.applied_index,
         wants_drain=command.wants_drain,
         integrity=command.integrity,
+        support=command.support,
         now_ms=now_ms,
     )
 
@@ -165,6 +168,7 @@ _DECIDE: dict[type, Callable[[Controller, Any], Decision]] = {
     ElectLeader: lambda controller, command: controller.elect(
         command.topic_id, command.number, is_unclean=command.is_unclean
     ),
+    FinalizeLevel: lambda controller, command: controller.finalize(command.level),
     EndRouting: lambda controller, command: controller.end_routing(
         command.node, command.topic_id, command.told
     ),

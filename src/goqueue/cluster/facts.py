@@ -31,6 +31,7 @@ from goqueue.model.bounds import (
     Version,
 )
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
+from goqueue.model.support import LEVEL_MIN, Support
 from goqueue.model.tenants import GroupName, QueueName, Text, TopicName
 
 TOPIC_PREFIX = b"topic/"
@@ -50,7 +51,6 @@ GROUP_CONFIG = "group"
 
 NO_LEADER = -1
 END_UNKNOWN = -1
-FEATURE_LEVEL = 2  # the newest feature level that this version supports
 _DECISION_VERSION = 1
 
 PartitionKey = tuple[bytes, int]  # topic id and partition number
@@ -157,7 +157,9 @@ class ClusterFact(msgspec.Struct, frozen=True, tag="cluster"):
     """The identity of the cluster, and the feature level that its log may use."""
 
     cluster_id: str
-    feature_level: Version = FEATURE_LEVEL
+    feature_level: Version = LEVEL_MIN
+    # The newest level of the release that formed the cluster; 0 for releases before level 3.
+    formed_level: Version = 0
 
     @property
     def key(self) -> bytes:
@@ -179,6 +181,7 @@ class NodeFact(msgspec.Struct, frozen=True, tag="node", omit_defaults=True):
     # 0 means the limit of its settings.
     feeding_bytes_per_second: BytesPerSecond = 0
     catching_up_bytes_per_second: BytesPerSecond = 0
+    support: Support | None = None  # of its release; controllers of level 2 drop it
 
     @property
     def key(self) -> bytes:
@@ -287,6 +290,16 @@ Fact = (
 )
 Change = Fact | Forget
 Decision = tuple[Change, ...]
+
+
+class WholeState(tuple[Change, ...]):
+    """All entries, after those that are gone: a snapshot has replaced the whole state.
+
+    Whoever follows decisions drops what is not in it.
+    """
+
+    __slots__ = ()
+
 
 # Sorted keys encode equal entries to equal bytes on every node.
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

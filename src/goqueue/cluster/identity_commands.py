@@ -6,11 +6,14 @@ change if another node was faster.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sized
+from operator import attrgetter
 
 import msgspec
 
 from goqueue.cluster.facts import Change, Decision, Forget
+from goqueue.cluster.identity_counts import tenant_of_rule
 from goqueue.cluster.identity_facts import (
     AclFact,
     KeyFact,
@@ -22,11 +25,13 @@ from goqueue.cluster.identity_facts import (
     quota_key,
 )
 from goqueue.cluster.metadata import Metadata
-from goqueue.cluster.tenant_commands import check_tenant_is_active
+from goqueue.cluster.quota_checks import check_identities
+from goqueue.cluster.tenant_commands import check_tenant_is_active, is_purged
 from goqueue.model.access import ROLE_PREFIX, Acl
 from goqueue.model.bounds import Milliseconds, Name
 from goqueue.model.credentials import Key
 from goqueue.model.errors import (
+    InvalidRole,
     KeyExists,
     LimitReached,
     StalePartitionVersion,
@@ -35,7 +40,9 @@ from goqueue.model.errors import (
     UnknownUser,
     UserExists,
 )
-from goqueue.model.session import principal_of
+from goqueue.model.quotas import KEYS, ROLES, RULES, USERS
+from goqueue.model.session import USER_PREFIX, principal_of
+from goqueue.model.tenants import tenant_of
 
 USERS_MAX = 100_000
 KEYS_MAX = 100_000
@@ -43,6 +50,7 @@ KEYS_PER_USER_MAX = 100  # so that a list of them needs no pages
 ACLS_MAX = 100_000
 ROLES_MAX = 10_000
 MEMBERS_MAX = 10_000  # of a role
+ROLES_PER_MEMBER_MAX = 100  # of one tenant; a check of access looks at all of them
 QUOTAS_MAX = 100_000
 
 _Decided = tuple[Decision, None]
@@ -66,19 +74,26 @@ class PutUser(msgspec.Struct, frozen=True, tag="put_user"):
         if known is None:
             check_tenant_is_active(metadata, fact.tenant)
             _check_room(metadata.users, USERS_MAX, "users")
+            check_identities(metadata, USERS, fact.tenant)
         return (fact,), None
 
 
 class DeleteUser(msgspec.Struct, frozen=True, tag="delete_user"):
-    """Delete a user with its keys and its membership in roles; rules that name it stay."""
+    """Delete a user with its keys and its membership in roles; rules that name it stay.
+
+    With `purged`, only as a part of the deletion of that tenant.
+    """
 
     name: Name
+    purged: Name = ""
 
     def decide(self, metadata: Metadata) -> _Decided:
         known = metadata.users.get(self.name)
         if known is None:
             raise UnknownUser(self.name)
-        keys = [one for one in metadata.keys.values() if one.value.user == self.name]
+        if self.purged and (known.tenant != self.purged or not is_purged(metadata, self.purged)):
+            return (), None
+        keys = sorted(metadata.identity_counts.keys_of(self.name), key=attrgetter("key"))
         principal = principal_of(self.name)
         roles = [
             RoleFact(one.name, tuple(each for each in one.members if each != principal))
@@ -162,6 +177,8 @@ class ChangeAcls(msgspec.Struct, frozen=True, tag="change_acls"):
         new = [one for one in added if one.key not in metadata.acls]
         if len(metadata.acls) + len(new) > ACLS_MAX:
             raise LimitReached(f"There are {len(metadata.acls)} rules; the limit is {ACLS_MAX}.")
+        for tenant, count in Counter(tenant_of_rule(one) for one in new).items():
+            check_identities(metadata, RULES, tenant, count)
         removed = [AclFact(one) for one in self.removed]
         gone = [Forget(one.key) for one in removed if one.key in metadata.acls]
         return (*new, *gone), None
@@ -181,7 +198,10 @@ class PutRole(msgspec.Struct, frozen=True, tag="put_role"):
             raise UnknownRole(self.name)
         if known is None:
             _check_room(metadata.roles, ROLES_MAX, "roles")
+            check_identities(metadata, ROLES, tenant_of(self.name))
         members = set(() if known is None else known.members)
+        for one in {*self.added} - members:
+            _check_member(metadata, one, tenant_of(self.name))
         changed = sorted((members | {*self.added}) - {*self.removed})
         if len(changed) > MEMBERS_MAX:
             raise LimitReached(f"A role has at most {MEMBERS_MAX} members; use several roles.")
@@ -263,9 +283,25 @@ def _forget_key(metadata: Metadata, fact: KeyFact) -> list[Change]:
 
 def _check_keys(metadata: Metadata, user: str) -> None:
     _check_room(metadata.keys, KEYS_MAX, "keys")
-    own = sum(one.value.user == user for one in metadata.keys.values())
+    owner = metadata.users.get(user)
+    check_identities(metadata, KEYS, "" if owner is None else owner.tenant)
+    own = len(metadata.identity_counts.keys_of(user))
     if own >= KEYS_PER_USER_MAX:
         raise LimitReached(f"User {user!r} has {own} keys, which is the limit; delete some first.")
+
+
+def _check_member(metadata: Metadata, member: str, tenant: str) -> None:
+    """Raise if a principal may not have one more role of a tenant."""
+    known = metadata.users.get(member.removeprefix(USER_PREFIX))
+    if known is not None and known.tenant != tenant:
+        raise InvalidRole(
+            f"{member[:60]!r} is a user of another tenant; a role has users of its own tenant."
+        )
+    if metadata.identity_counts.roles_of(member, tenant) >= ROLES_PER_MEMBER_MAX:
+        raise LimitReached(
+            f"{member[:60]!r} has {ROLES_PER_MEMBER_MAX} roles, which is the limit; give it fewer "
+            "roles with more rules."
+        )
 
 
 def _check_room(table: Sized, most: int, what: str) -> None:

@@ -11,14 +11,13 @@ about partitions exist only there, because they are meaningful only in their ord
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from goqueue.cluster.facts import (
     CONFIG_PREFIX,
-    FEATURE_LEVEL,
     JOB_PREFIX,
     NAMED_PRODUCER_PREFIX,
     NAMED_QUEUE_PREFIX,
@@ -47,6 +46,7 @@ from goqueue.cluster.facts import (
     decode_decision,
     encode_decision,
 )
+from goqueue.cluster.identity_counts import IdentityCounts
 from goqueue.cluster.identity_facts import (
     ACL_PREFIX,
     KEY_PREFIX,
@@ -67,6 +67,7 @@ from goqueue.cluster.identity_facts import (
 from goqueue.model.batch import Record
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 from goqueue.model.names import folded_topic_name
+from goqueue.model.support import LEVEL_MAX, SUPPORT, Support, check_level
 
 FactT = TypeVar("FactT", bound=Fact)
 # A dictionary keeps its order, which a set of bytes does not from run to run.
@@ -93,6 +94,13 @@ _encoder = msgspec.msgpack.Encoder()
 _snapshot_decoder = msgspec.msgpack.Decoder(tuple[tuple[str, ...], bytes])
 
 
+def check_supported(changes: Iterable[Change], support: Support) -> None:
+    """Raise if changes, which are not applied yet, need another release."""
+    for change in changes:
+        if isinstance(change, ClusterFact):
+            check_level(change.feature_level, support)
+
+
 class Metadata:
     """The current cluster metadata."""
 
@@ -104,6 +112,7 @@ class Metadata:
         "cluster",
         "configs",
         "deleted",
+        "identity_counts",
         "jobs",
         "key_uses",
         "keys",
@@ -140,11 +149,17 @@ class Metadata:
         self.key_uses: dict[str, KeyUseFact] = {}
         self.acls: dict[bytes, AclFact] = {}
         self.roles: dict[str, RoleFact] = {}
+        self.identity_counts = IdentityCounts()
         self.quotas: dict[bytes, QuotaFact] = {}
         self.tenants: dict[str, TenantFact] = {}
         self.signing_secret: SigningSecretFact | None = None
         # Deleted topic names that the log still contains, oldest first.
         self.deleted: dict[str, None] = {}
+
+    @property
+    def level(self) -> int:
+        """The feature level that the logs may use; a single node uses that of its release."""
+        return LEVEL_MAX if self.cluster is None else self.cluster.feature_level
 
     def topic(self, name: str) -> TopicFact | None:
         return self._topics.get(name)
@@ -185,11 +200,11 @@ class Metadata:
             self.routing.pop(gone.id, None)
 
     def replay(self, record: Record) -> None:
-        """Apply one record of the log; values of later versions are skipped."""
+        """Apply one record of the log of a single node."""
         if record.value is None:
             self._forget(record.key or b"")
-        elif record.value[:1] == _VERSION:
-            self.apply(_decoder.decode(record.value[1:]))
+        else:
+            self.apply(_read_fact(record))
 
     def _put_topic(self, fact: TopicFact) -> None:
         before = self._topics.get(fact.name)
@@ -213,25 +228,38 @@ class Metadata:
             self.routing[fact.topic_id] = fact
 
     def _put_cluster(self, fact: ClusterFact) -> None:
-        if fact.feature_level > FEATURE_LEVEL:
-            raise UnsupportedVersion(
-                f"The cluster uses feature level {fact.feature_level}, and this node supports "
-                f"levels up to {FEATURE_LEVEL}; upgrade this node."
-            )
         self.cluster = fact
 
     def _put_signing_secret(self, fact: SigningSecretFact) -> None:
         self.signing_secret = fact
 
+    def _put_user(self, fact: UserFact) -> None:
+        self.users[fact.name] = fact
+        self.identity_counts.put_user(fact)
+
     def _put_key(self, fact: KeyFact) -> None:
         self.keys[fact.value.id] = fact
+        owner = self.users.get(fact.value.user)
+        self.identity_counts.put_key(fact, "" if owner is None else owner.tenant)
+
+    def _put_rule(self, fact: AclFact) -> None:
+        self.acls[fact.key] = fact
+        self.identity_counts.put_rule(fact)
+
+    def _put_role(self, fact: RoleFact) -> None:
+        self.roles[fact.name] = fact
+        self.identity_counts.put_role(fact)
 
     def _forget(self, key: bytes) -> None:
         prefix, slash, rest = key.partition(b"/")
         prefix += slash
         if prefix in _IDENTITY_TABLES:
             name, by_key = _IDENTITY_TABLES[prefix]
-            getattr(self, name).pop(key if by_key else rest.decode(), None)
+            gone = getattr(self, name).pop(key if by_key else rest.decode(), None)
+            if isinstance(gone, KeyFact):
+                self.identity_counts.forget_key(gone)
+            else:
+                self.identity_counts.forget(key)
         elif prefix == TOPIC_PREFIX:
             self.forget_topic(rest.decode())
         elif prefix == QUEUE_GROUP_PREFIX:
@@ -299,11 +327,13 @@ class Metadata:
         body = _encoder.encode((tuple(self.deleted), encode_decision(self.facts())))
         return _SNAPSHOT_MAGIC + bytes([_SNAPSHOT_VERSION]) + body
 
-    def restore(self, snapshot: bytes) -> None:
-        """Replace the whole state by that of `snapshot`."""
-        deleted, facts = _split_snapshot(snapshot)
+    def restore(self, snapshot: bytes, *, support: Support = SUPPORT) -> None:
+        """Replace the whole state by that of `snapshot`; raise if it needs a later release."""
+        deleted, encoded = _split_snapshot(snapshot)
+        facts = decode_decision(encoded)
+        check_supported(facts, support)
         restored = Metadata()
-        restored.apply_all(decode_decision(facts))
+        restored.apply_all(facts)
         restored.deleted = dict.fromkeys(deleted)
         for name in self.__slots__:
             setattr(self, name, getattr(restored, name))
@@ -314,6 +344,25 @@ class Metadata:
         twin.apply_all(tuple(self.facts()))
         twin.deleted = dict(self.deleted)
         return twin
+
+
+def _read_fact(record: Record) -> Fact:
+    """Decode the entry of a record; skipping one that is not understood would undo it."""
+    assert record.value is not None
+    key = (record.key or b"").decode(errors="replace")
+    if record.value[:1] != _VERSION:
+        raise UnsupportedVersion(
+            f"The metadata entry {key!r} has version {record.value[:1].hex()}, and this node "
+            f"supports version {_VERSION.hex()}; upgrade this node."
+        )
+    try:
+        fact: Fact = _decoder.decode(record.value[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedRequest(
+            f"The metadata entry {key!r} cannot be decoded: {error}. If a later release has "
+            "written it, upgrade this node."
+        ) from error
+    return fact
 
 
 def _split_snapshot(snapshot: bytes) -> tuple[tuple[str, ...], bytes]:
@@ -353,11 +402,11 @@ _APPLY: dict[type, Callable[[Metadata, Any], None]] = {
     NodeFact: _put("nodes", "id"),
     PartitionFact: Metadata._put_partition,
     RoutingFact: Metadata._put_routing,
-    UserFact: _put("users", "name"),
+    UserFact: Metadata._put_user,
     KeyFact: Metadata._put_key,
     KeyUseFact: _put("key_uses", "id"),
-    AclFact: _put("acls", "key"),
-    RoleFact: _put("roles", "name"),
+    AclFact: Metadata._put_rule,
+    RoleFact: Metadata._put_role,
     QuotaFact: _put("quotas", "key"),
     TenantFact: _put("tenants", "name"),
     SigningSecretFact: Metadata._put_signing_secret,

@@ -53,14 +53,14 @@ class PutTenant(msgspec.Struct, frozen=True, tag="put_tenant"):
 
 
 class DeleteTenant(msgspec.Struct, frozen=True, tag="delete_tenant"):
-    """Delete a tenant that has no users and, in the metadata, no resources."""
+    """Delete a tenant in the state `deleting` without users and, in the metadata, resources."""
 
     name: Name
 
     def decide(self, metadata: Metadata) -> _Decided:
         known = metadata.tenants.get(self.name)
-        if known is None:
-            return (), None
+        if known is None or not is_purged(metadata, self.name):
+            return (), None  # Another node has deleted it; there may be a new one of the name.
         reason = in_use(metadata, self.name)
         if reason:
             raise TenantInUse(self.name, reason)
@@ -77,6 +77,12 @@ class DeleteTenant(msgspec.Struct, frozen=True, tag="delete_tenant"):
 
 
 TenantCommand = PutTenant | DeleteTenant
+
+
+def is_purged(metadata: Metadata, tenant: str) -> bool:
+    """Whether a tenant is being deleted."""
+    known = metadata.tenants.get(tenant)
+    return known is not None and known.state is TenantState.DELETING
 
 
 def in_use(metadata: Metadata, tenant: str) -> str:

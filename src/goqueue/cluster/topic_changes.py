@@ -32,6 +32,7 @@ from goqueue.model.errors import (
     TopicExists,
     UnknownTopic,
 )
+from goqueue.model.support import LEVEL_MIN
 
 TOPIC_PARTITIONS_MAX = 10_000
 INTERNAL_REPLICAS = 3  # survives the loss of one node without stopping
@@ -46,6 +47,7 @@ class InternalTopic:
     name: str
     partition_count: int
     settings: Mapping[str, str] = field(default_factory=dict)
+    level: int = LEVEL_MIN  # the feature level that it came with
 
 
 def created(
@@ -127,22 +129,28 @@ def adopted(metadata: Metadata, node: int) -> list[Change]:
 def internal_created(
     metadata: Metadata, wanted: Sequence[InternalTopic], new_id: Callable[[], bytes]
 ) -> list[Change]:
-    """Create the internal topics that do not exist yet."""
+    """Create the internal topics that do not exist yet and have come with the feature level."""
     changes: list[Change] = []
     load = Load(metadata.partitions, metadata.nodes)
     nodes = list(metadata.nodes.values())
     able = sum(not node.is_draining for node in nodes)
-    for topic in wanted:
-        if metadata.topic(topic.name) is None:
-            fact = TopicFact(new_id(), topic.name, topic.partition_count, dict(topic.settings))
-            replicas = place(
-                nodes,
-                load,
-                partition_count=topic.partition_count,
-                replication_factor=min(INTERNAL_REPLICAS, max(able, 1)),
-            )
-            changes += [fact, *_new_partitions(metadata, fact.id, 0, replicas)]
+    for topic in missing(metadata, wanted):
+        fact = TopicFact(new_id(), topic.name, topic.partition_count, dict(topic.settings))
+        replicas = place(
+            nodes,
+            load,
+            partition_count=topic.partition_count,
+            replication_factor=min(INTERNAL_REPLICAS, max(able, 1)),
+        )
+        changes += [fact, *_new_partitions(metadata, fact.id, 0, replicas)]
     return changes
+
+
+def missing(metadata: Metadata, wanted: Sequence[InternalTopic]) -> list[InternalTopic]:
+    """Return the internal topics to create; an older node takes one of a later level for yours."""
+    return [
+        one for one in wanted if one.level <= metadata.level and metadata.topic(one.name) is None
+    ]
 
 
 def internal_moves(

@@ -5,22 +5,23 @@ default. All sources are read once, at start, and all problems are reported toge
 receives its own section as a value, and never the other sections, the environment or the file.
 
 A section is a dataclass in the module of its subject: `node`, `listeners`, `storage`,
-`coordinators`, `security` or `cluster`; a new subject gets a module of its own. `settings` lists
-the sections,
-`consistency` has the rules between settings, and `reading` reads the sources. `kinds` has the
-syntax of values (sizes, durations, addresses), also for the command line; `listener_kinds` that of
-listeners.
+`coordinators`, `security`, `metrics` or `cluster`; a new subject gets a module of its own.
+`settings` lists the sections, `consistency` has the rules between settings, and `reading` reads
+the sources. `kinds` has the syntax of values (sizes, durations, addresses), also for the command
+line; `listener_kinds` that of listeners, `export_kinds` that of the export of metrics.
 """
 
 from goqueue.config.cluster import ClusterSettings, ReplicationSettings
 from goqueue.config.coordinators import (
     DeliverySettings,
     GroupSettings,
+    JourneySettings,
     ScheduleSettings,
     TransactionSettings,
 )
 from goqueue.config.kinds import UNLIMITED, Address
 from goqueue.config.listeners import FetchSettings, ListenerSettings, SqsSettings
+from goqueue.config.metrics import MetricsSettings
 from goqueue.config.node import LoggingSettings, NodeSettings
 from goqueue.config.reading import load, render
 from goqueue.config.security import SecuritySettings
@@ -42,8 +43,10 @@ __all__ = [
     "DeliverySettings",
     "FetchSettings",
     "GroupSettings",
+    "JourneySettings",
     "ListenerSettings",
     "LoggingSettings",
+    "MetricsSettings",
     "NodeSettings",
     "ProducerSettings",
     "ReplicationSettings",

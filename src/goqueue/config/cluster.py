@@ -77,6 +77,12 @@ class ClusterSettings:
         "certificate authorities that sign the certificates of nodes, PEM; preferably an authority "
         "that signs nothing else",
     )
+    tls_revocation_lists: Path | None = setting(
+        None,
+        Optional(File()),
+        "revocation lists, PEM, one of each authority that signs certificates of nodes, which are "
+        "refused while it has none that is up to date; reloaded when the file changes",
+    )
     rack: str = setting(
         "", Word(64), "rack of this node; replicas of a partition are placed in different racks"
     )

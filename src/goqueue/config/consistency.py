@@ -138,7 +138,7 @@ def _certificates(settings: Settings, told: _Tell) -> Iterator[str]:
     wants_clients = security.tls_client_auth != NO_CERTIFICATES
     if wants_clients and security.tls_client_authorities is None:
         yield f"{told('security.tls_client_auth')} needs security.tls_client_authorities"
-    for name in ("tls_client_authorities", "tls_principal_rules"):
+    for name in ("tls_client_authorities", "tls_revocation_lists", "tls_principal_rules"):
         if getattr(security, name) and not wants_clients:
             yield (
                 f"{told(f'security.{name}')} has no effect; set security.tls_client_auth to "
@@ -217,3 +217,5 @@ def _nodes(settings: Settings, told: _Tell) -> Iterator[str]:
     if 0 < len(absent) < len(tls):
         given = next(told(f"cluster.{one}") for one in tls if f"cluster.{one}" not in absent)
         yield f"{given} needs {' and '.join(absent)} too; give all three, or none"
+    if cluster.tls_revocation_lists is not None and absent:
+        yield f"{told('cluster.tls_revocation_lists')} has no effect without {absent[0]}"

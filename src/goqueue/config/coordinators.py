@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from goqueue.config.fields import count, duration, size
+from goqueue.config.export_kinds import TRACES_PATH, CollectorAddress, RequestHeaders
+from goqueue.config.fields import choice, count, duration, setting, size
 from goqueue.config.kinds import (
     DAY_MS,
     INT32_MAX,
     MINUTE_MS,
     SECOND_MS,
     UNLIMITED,
+    GiB,
     KiB,
     MiB,
+    Ratio,
+    Switch,
 )
+
+LINK, CHILD = "link", "child"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,54 @@ class GroupSettings:
     consumer_session_ms: int = duration(
         45 * SECOND_MS,
         "session timeout of the consumer protocol: nine missed heartbeats, as in Kafka",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JourneySettings:
+    """Journeys: what happened to each message, and how long that is kept."""
+
+    enabled: bool = setting(
+        True,
+        Switch(),
+        "record what happens to messages in the topic `__journeys`; the topic setting "
+        "`goqueue_journeys_enable` excludes single topics",
+    )
+    partitions: int = count(
+        8,
+        "partitions of `__journeys`; cannot be changed after the first message",
+        most=1000,
+    )
+    retention_ms: int = duration(
+        3 * DAY_MS, "how long journeys are kept; -1 is no limit", least=UNLIMITED
+    )
+    retention_bytes: int = size(
+        GiB,
+        "how large each partition of `__journeys` may become; -1 is no limit",
+        least=UNLIMITED,
+    )
+    otlp_endpoint: str = setting(
+        "",
+        CollectorAddress(TRACES_PATH),
+        "address of a collector of OpenTelemetry to which journeys are sent as traces (OTLP over "
+        "HTTP, protobuf), with `metrics.otlp_timeout_ms`, `otlp_compression`, `otlp_authorities`, "
+        "`otlp_service_name` and `otlp_attributes`; `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` are read too, if nothing else gives the setting",
+    )
+    otlp_headers: tuple[tuple[str, str], ...] = setting(
+        (), RequestHeaders(), "headers for that collector, such as those with credentials"
+    )
+    otlp_ratio: float = setting(
+        0.0,
+        Ratio(),
+        "share of messages that are sent as traces, evenly, besides those whose `traceparent` is "
+        "sampled and those that are rejected, expire or become dead letters",
+    )
+    otlp_parent: str = choice(
+        LINK,
+        (LINK, CHILD),
+        "what spans are to the span in `traceparent`: linked to it, in traces of their own, or its "
+        "children, in the same trace",
     )
 
 

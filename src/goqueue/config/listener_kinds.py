@@ -18,9 +18,11 @@ SASL_SSL = "sasl_ssl"
 SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 
 INTERNAL = "internal"  # the listener for other nodes
-PROTOCOLS = ("kafka", "http", "registry", "sqs")
+PROTOCOLS = ("kafka", "http", "registry", "sqs", "grpc")
 LISTENERS_MAX = 6  # per protocol: a node registers all of them, and at most 32 addresses
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# An IPv6 address is in brackets. Digits alone are a port, whose host is missing.
+_HOST_ONLY = re.compile(r"(?!\d+$)[^\s:\[\]]+|\[[^\]]*\]")
 RULES_MAX = 100
 _RULE = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"
@@ -69,13 +71,19 @@ class Listeners:
     """The listeners of one protocol, separated by commas."""
 
     protocol: str
+    may_be_empty: bool = False
+    port_default: int = 0  # of an address without one; 0: each needs a port
 
     @property
     def allowed(self) -> str:
         words = ", ".join(SECURITY_PROTOCOLS)
-        return f"[NAME=][SECURITY://]HOST:PORT,... with a security of {words}"
+        empty = ", or empty" if self.may_be_empty else ""
+        port = "[:PORT]" if self.port_default else ":PORT"
+        return f"[NAME=][SECURITY://]HOST{port},... with a security of {words}{empty}"
 
     def read(self, text: str) -> tuple[ListenerAddress, ...]:
+        if self.may_be_empty and not text.strip():
+            return ()
         parts = [one.strip() for one in text.split(",")]
         if not 1 <= len(parts) <= LISTENERS_MAX:
             raise ValueError(f"there are {len(parts)} listeners; expected 1 to {LISTENERS_MAX}")
@@ -98,6 +106,8 @@ class Listeners:
             raise ValueError(f"{name[:60]!r} is not a name; expected letters, digits, '.', '_'")
         if name in (*PROTOCOLS, INTERNAL) and name != self.protocol:
             raise ValueError(f"the name {name!r} is reserved for a listener of that protocol")
+        if self.port_default and _HOST_ONLY.fullmatch(address.strip()):
+            address = f"{address.strip()}:{self.port_default}"
         try:
             return ListenerAddress(name, security, _PORT.read(address))
         except ValueError:

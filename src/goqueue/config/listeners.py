@@ -82,6 +82,14 @@ class ListenerSettings:
         "`sqs.access_keys`",
         "--listen-sqs",
     )
+    grpc: tuple[ListenerAddress, ...] = setting(
+        (),
+        Listeners("grpc", may_be_empty=True, port_default=9000),
+        "addresses of the gRPC listeners; without a port it is 9000, as in `127.0.0.1`. There are "
+        "none by default: the first client loads a library of 30 MB, and other programs often have "
+        "that port. With `sasl_`, calls must carry credentials",
+        "--listen-grpc",
+    )
     internal: Address = setting(
         Address("127.0.0.1", 7000),
         HostPort(),
@@ -118,7 +126,10 @@ class ListenerSettings:
         "after nine minutes",
     )
     request_bytes_max: int = size(
-        100 * MiB, "size of a Kafka request; the default is Kafka's", least=KiB, most=INT32_MAX
+        100 * MiB,
+        "size of a Produce request; the default is Kafka's. Other requests have at most 8 MiB",
+        least=KiB,
+        most=INT32_MAX,
     )
     requests_in_flight_max: int = count(
         64,
@@ -173,10 +184,40 @@ class ListenerSettings:
         least=KiB,
         most=GiB,
     )
+    grpc_connections_max: int = count(
+        1_000, "gRPC connections; a client needs one, however many calls it makes at a time"
+    )
+    grpc_streams_max: int = count(
+        100, "calls at a time of one gRPC connection, streams included; further ones wait"
+    )
+    grpc_message_bytes_max: int = size(
+        4 * MiB,
+        "size of a gRPC message that a client sends; the default is that of gRPC",
+        least=KiB,
+        most=INT32_MAX,
+    )
+    grpc_idle_timeout_ms: int = duration(
+        30 * MINUTE_MS,
+        "an idle gRPC connection, which has no call in progress, is closed after this; clients "
+        "reconnect by themselves",
+        least=SECOND_MS,
+    )
+    grpc_keepalive_ms: int = duration(
+        2 * MINUTE_MS,
+        "silence after which a gRPC client is asked whether it is still there; without an answer "
+        "within the same time, at most 20 s, its connection is closed",
+        least=SECOND_MS,
+    )
 
     def of_clients(self) -> dict[str, tuple[ListenerAddress, ...]]:
         """Return the listeners for clients, by protocol."""
-        return {"kafka": self.kafka, "http": self.http, "registry": self.registry, "sqs": self.sqs}
+        return {
+            "kafka": self.kafka,
+            "http": self.http,
+            "registry": self.registry,
+            "sqs": self.sqs,
+            "grpc": self.grpc,
+        }
 
     def all_of_clients(self) -> list[ListenerAddress]:
         """Return the listeners for clients of every protocol."""
@@ -199,6 +240,11 @@ class FetchSettings:
     sessions_max: int = count(
         1_000,
         "fetch sessions cached; a consumer without one sends its full list of partitions",
+        least=0,
+    )
+    share_sessions_max: int = count(
+        2_000,
+        "share sessions; a member of a share group needs one on each node that it reads from",
         least=0,
     )
     bytes_max: int = size(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from goqueue.config.consistency import contradictions
+from goqueue.config.export_kinds import standard_values
 from goqueue.config.settings import SECTIONS, SETTINGS, VARIABLE_PREFIX, Settings
 from goqueue.model.errors import InvalidSettings
 
@@ -37,6 +38,7 @@ def load(
         reading.from_flags(overrides or {}),
         reading.from_environment(environ),
         reading.from_file(file) if file else {},
+        reading.from_standard_variables(environ),
     ]
     settings = reading.settle(layers)
     if reading.problems:
@@ -101,6 +103,13 @@ class _Reading:
                 if hint:
                     self.problems.append(f"{name}: no such setting{hint} (environment)")
         return layer
+
+    def from_standard_variables(self, environ: Mapping[str, str]) -> _Layer:
+        """Read variables that other programs read too; they give way to what names a setting."""
+        return {
+            path: _Given(text, f"environment {variable}")
+            for path, (text, variable) in standard_values(environ).items()
+        }
 
     def from_file(self, file: Path) -> _Layer:
         # Imported here, because only a node with a settings file needs it.

@@ -114,6 +114,13 @@ class SecuritySettings:
         Optional(File()),
         "certificates of the authorities that sign those of clients, in PEM",
     )
+    tls_revocation_lists: Path | None = setting(
+        None,
+        Optional(File()),
+        "revocation lists, in PEM, one of each authority that signs certificates of clients, which "
+        "are refused while it has none that is up to date; when the file changes, connections of "
+        "revoked certificates are closed within seconds",
+    )
     tls_principal_rules: tuple[PrincipalRule, ...] = setting(
         (),
         PrincipalRules(),
@@ -177,6 +184,12 @@ class SecuritySettings:
         "serve `/healthz`, `/readyz` and `/livez` without credentials, also on listeners that "
         "require them, because probes rarely have any",
     )
+    open_metrics: bool = setting(
+        False,
+        Switch(),
+        "serve `/metrics` without credentials, also on listeners that require them; whoever "
+        "reaches the listener learns the names of all topics and groups",
+    )
     cors_origins: tuple[str, ...] = setting(
         (),
         Origins(),
@@ -187,6 +200,11 @@ class SecuritySettings:
         """Return whether clients of a listener must prove who they are."""
         has_certificate = listener.is_encrypted and self.tls_client_auth == REQUIRED
         return listener.has_sasl or has_certificate
+
+    @property
+    def has_external_identities(self) -> bool:
+        """Return whether clients can have identities of which the cluster has no user."""
+        return bool(self.oauth_jwks) or self.tls_client_auth != NO_CERTIFICATES
 
     def may_authenticate(self, listener: ListenerAddress) -> bool:
         """Return whether a listener asks its clients who they are."""

@@ -11,11 +11,13 @@ from goqueue.config.cluster import ClusterSettings, ReplicationSettings
 from goqueue.config.coordinators import (
     DeliverySettings,
     GroupSettings,
+    JourneySettings,
     ScheduleSettings,
     TransactionSettings,
 )
 from goqueue.config.fields import About
 from goqueue.config.listeners import FetchSettings, ListenerSettings, SqsSettings
+from goqueue.config.metrics import MetricsSettings
 from goqueue.config.node import LoggingSettings, NodeSettings
 from goqueue.config.security import AUTO, ON, SecuritySettings
 from goqueue.config.storage import (
@@ -45,8 +47,10 @@ class Settings:
     transactions: TransactionSettings = TransactionSettings()
     delivery: DeliverySettings = DeliverySettings()
     schedules: ScheduleSettings = ScheduleSettings()
+    journeys: JourneySettings = JourneySettings()
     sqs: SqsSettings = SqsSettings()
     fetch: FetchSettings = FetchSettings()
+    metrics: MetricsSettings = MetricsSettings()
     logging: LoggingSettings = LoggingSettings()
     # "section.name" to "file goqueue.yaml line 3" and the like; defaults are not listed.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

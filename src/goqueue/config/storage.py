@@ -147,7 +147,7 @@ class TopicSettings:
     )
     topics_max: int = count(
         20_000,
-        "topics of a node or cluster; further ones are refused",
+        "topics of a node or cluster, internal ones not counted; further ones are refused",
         least=UNLIMITED,
     )
     partitions_total_max: int = count(

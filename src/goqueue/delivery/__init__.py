@@ -15,14 +15,18 @@ A `PartitionQueue` has the state of one partition; its durable part is a `Ledger
 the events of the journal (`journal`) reproduces.
 """
 
+from goqueue.delivery.by_offset import acquired_ranges, check_batches
 from goqueue.delivery.deduplication import Deduplication, IdRoom, Kept, Slot
 from goqueue.delivery.grants import Shifted
 from goqueue.delivery.inspection import (
     PEEK_MESSAGES_MAX,
+    Backlog,
     LaneStats,
     MessageState,
     PartitionStats,
     QueueStats,
+    backlog,
+    partition_stats,
     peek,
     stats,
 )
@@ -79,6 +83,8 @@ from goqueue.delivery.settings import (
     QueueSettings,
     change_queue_settings,
     check_queue_settings,
+    level_of_changes,
+    stored_queue_settings,
 )
 from goqueue.delivery.settling import SETTLED, Settled, Totals
 from goqueue.delivery.transactions import Preparation
@@ -97,6 +103,7 @@ __all__ = [
     "TAILS",
     "VISIBILITY_MS_MAX",
     "Arrivals",
+    "Backlog",
     "DeadLetter",
     "DeadLetterIntent",
     "DeadLettered",
@@ -135,14 +142,20 @@ __all__ = [
     "Slot",
     "Totals",
     "Unacked",
+    "acquired_ranges",
+    "backlog",
     "change_queue_settings",
+    "check_batches",
     "check_queue_settings",
     "check_receipt",
     "decode_events",
     "decode_key",
     "encode_events",
     "encode_key",
+    "level_of_changes",
+    "partition_stats",
     "peek",
     "queue_tag",
     "stats",
+    "stored_queue_settings",
 ]

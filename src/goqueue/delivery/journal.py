@@ -38,9 +38,9 @@ from goqueue.delivery.ledger import (
     Snapshot,
 )
 from goqueue.delivery.ranges import Range
-from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
+from goqueue.delivery.settings import LEASE_MESSAGES_MAX
 from goqueue.model.batch import varint
-from goqueue.model.errors import CorruptDeliveryState
+from goqueue.model.errors import CorruptDeliveryState, UnsupportedVersion
 
 _VERSION = 1
 _KEY_START = struct.Struct(">BH")
@@ -103,8 +103,7 @@ def encode_key(key: LedgerKey) -> bytes:
 def decode_key(data: bytes) -> LedgerKey:
     try:
         version, length = _KEY_START.unpack_from(data)
-        if version != _VERSION:
-            raise CorruptDeliveryState(f"A key of the delivery journal has version {version}.")
+        _check_version("A key of the delivery journal", version)
         end = _KEY_START.size + length
         topic_id, partition = _KEY_END.unpack(data[end:])
         return LedgerKey(data[_KEY_START.size : end].decode(), topic_id, partition)
@@ -231,10 +230,18 @@ def _encode_retries(
         before, before_ms = offset, due_ms
 
 
+def _check_version(what: str, version: int) -> None:
+    if version > _VERSION:
+        raise UnsupportedVersion.of_record(what, version=version, known=_VERSION)
+    if version != _VERSION:
+        raise CorruptDeliveryState(f"{what} has version {version}.")
+
+
 def decode_events(data: bytes) -> list[Event]:
     """Decode the events of one record; raise `CorruptDeliveryState` if they are not valid."""
-    if not data or data[0] != _VERSION:
-        raise CorruptDeliveryState(f"A record of the delivery journal begins with {data[:1]!r}.")
+    if not data:
+        raise CorruptDeliveryState("A record of the delivery journal is empty.")
+    _check_version("A record of the delivery journal", data[0])
     reader = _Reader(data, 1)
     events: list[Event] = []
     while reader.position < len(data):
@@ -290,7 +297,11 @@ def _decode_of_leases(kind: int, reader: _Reader) -> Event:
         return Dead(reader.ranges())
     if kind == _SEALED:
         return Sealed(reader.raw(reader.length()))
-    raise CorruptDeliveryState(f"An event of the delivery journal has the unknown kind {kind}.")
+    # Kinds are added by later releases, and none is ever removed.
+    raise UnsupportedVersion(
+        f"An event of the delivery journal has the kind {kind}, which this node does not know; "
+        "upgrade this node."
+    )
 
 
 class _Reader:
@@ -358,7 +369,7 @@ class _Reader:
         consumer = self._text(self.length())
         runs = self.ranges()
         count = sum(end - first for first, end in runs)
-        if not 0 < count <= RECEIVE_MESSAGES_MAX:
+        if not 0 < count <= LEASE_MESSAGES_MAX:
             raise CorruptDeliveryState(f"A lease in the delivery journal has {count} messages.")
         offsets: Sequence[int] = range(*runs[0])
         if len(runs) > 1:

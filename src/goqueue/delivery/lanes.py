@@ -17,15 +17,16 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import exp
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from goqueue.delivery.due_times import DueTimes
 from goqueue.delivery.ranges import Range
-from goqueue.delivery.settings import LANE_COUNT, RECEIVE_MESSAGES_MAX, LaneSettings
+from goqueue.delivery.settings import LANE_COUNT, SIZES_CACHED, LaneSettings
 
 NORMAL = 2
 # Offsets without a message: markers, and records of aborted transactions.
@@ -55,12 +56,21 @@ class LaneState(msgspec.Struct, array_like=True, frozen=True):
     starts: bytes  # signed 64-bit numbers, in the byte order given by `order`
     lanes: bytes
     order: str
+    may_expire: bool = True
 
 
 class LaneIndex:
     """The lanes of the offsets before `end`; those before the log start are dropped."""
 
-    __slots__ = ("_has_priorities", "_lanes", "_runs_max", "_starts", "end", "has_gaps")
+    __slots__ = (
+        "_has_priorities",
+        "_lanes",
+        "_runs_max",
+        "_starts",
+        "end",
+        "has_gaps",
+        "may_expire",
+    )
 
     def __init__(self, first: int = 0, *, runs_max: int = RUNS_MAX) -> None:
         self.end = first
@@ -69,6 +79,7 @@ class LaneIndex:
         self._runs_max = runs_max
         self._has_priorities = False
         self.has_gaps = False  # whether there may be offsets without a message
+        self.may_expire = False  # whether messages may have a time to live of their own
 
     def __len__(self) -> int:
         """Return the number of runs, which determines the memory used."""
@@ -175,7 +186,8 @@ class LaneIndex:
             self._starts, self._lanes, self.end = array("q"), bytearray(), offset
 
     def state(self) -> LaneState:
-        return LaneState(self.end, self._starts.tobytes(), bytes(self._lanes), _byte_order())
+        starts, lanes = self._starts.tobytes(), bytes(self._lanes)
+        return LaneState(self.end, starts, lanes, _byte_order(), self.may_expire)
 
     @classmethod
     def restore(cls, state: LaneState) -> LaneIndex | None:
@@ -190,10 +202,11 @@ class LaneIndex:
         is_sound = is_sorted and (not starts or starts[-1] < state.end)
         index._has_priorities = any(lane not in (NORMAL, NO_LANE) for lane in set(state.lanes))
         index.has_gaps = NO_LANE in state.lanes
+        index.may_expire = state.may_expire
         return index if is_sound and all(lane <= NO_LANE for lane in state.lanes) else None
 
 
-@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
+@lru_cache(maxsize=SIZES_CACHED)
 def _all_normal(count: int) -> bytes:
     """Return the lanes of `count` messages in the normal lane; leases of the same size share it."""
     return bytes((NORMAL,)) * count
@@ -365,7 +378,7 @@ class Chooser:
         self._ready: list[dict[int, None]] = [{} for _ in range(LANE_COUNT)]
         self._oldest: list[list[tuple[int, int]]] = [[] for _ in range(LANE_COUNT)]
         self._listed: list[set[int]] = [set() for _ in range(LANE_COUNT)]
-        self._due: list[tuple[int, int, int]] = []
+        self._due = DueTimes(self._partitions)
         self._is_rescue_turn = True
 
     def configure(self, settings: LaneSettings) -> None:
@@ -394,7 +407,7 @@ class Chooser:
 
     def queue_one(self, partition: int, offset: int, due_ms: int) -> None:
         """Queue a waiting message by due time."""
-        heapq.heappush(self._due, (due_ms, partition, offset))
+        self._due.add(partition, offset, due_ms)
 
     @property
     def has_ready(self) -> bool:
@@ -402,10 +415,12 @@ class Chooser:
 
     def next_due_ms(self) -> int | None:
         """When the next waiting message may be chosen."""
-        due = self._due
-        while due and not self._is_current(due[0]):
-            heapq.heappop(due)
-        return due[0][0] if due else None
+        first = self._due.first()
+        return None if first is None else first.due_ms
+
+    def next_due_after_ms(self, now_ms: int) -> int | None:
+        """When the next waiting message may be chosen that may not be chosen yet."""
+        return self._due.next_after_ms(now_ms)
 
     def oldest_ms(self, lane: int) -> int | None:
         """When the message that has been ready longest in a lane became ready."""
@@ -426,9 +441,8 @@ class Chooser:
 
     def choose(self, now_ms: int, count_max: int, *, fresh_max: int) -> list[Pick]:
         """Choose up to `count_max` messages, at most `fresh_max` of them never delivered before."""
-        picks: list[Pick] = []
-        room = count_max - self._choose_due(now_ms, count_max, picks)
-        room = min(room, fresh_max)
+        picks = self._choose_due(now_ms, count_max)
+        room = min(count_max - sum(len(pick.offsets) for pick in picks), fresh_max)
         while room > 0:
             ready = [lane for lane in range(LANE_COUNT) if self._ready[lane]]
             if not ready:
@@ -436,56 +450,107 @@ class Chooser:
             room -= self._choose_from_lane(now_ms, ready, room, picks)
         return picks
 
-    def _choose_due(self, now_ms: int, count_max: int, picks: list[Pick]) -> int:
-        due, count = self._due, 0
+    def choose_from(
+        self,
+        number: int,
+        now_ms: int,
+        count_max: int,
+        *,
+        fresh_max: Callable[[int], int],
+        is_alone: Callable[[int], bool],
+    ) -> list[Pick]:
+        """Choose like `choose`, from one partition.
+
+        A retry that `is_alone` is not chosen together with anything else. `fresh_max` gets the
+        room that retries have left and returns how many others to choose.
+        """
+        picks = self._choose_due(now_ms, count_max, number, is_alone)
+        if picks and is_alone(picks[0].offsets[0]):
+            return picks
+        room = fresh_max(count_max - sum(len(pick.offsets) for pick in picks))
+        while room > 0:
+            ready = [lane for lane in range(LANE_COUNT) if number in self._ready[lane]]
+            if not ready:
+                break
+            room -= self._choose_from_lane(now_ms, ready, room, picks, number)
+        return picks
+
+    def has_from(self, number: int, now_ms: int) -> bool:
+        """Whether a partition has messages that may be chosen now."""
+        if any(number in ready for ready in self._ready):
+            return True
+        first = self._due.first(number)
+        return first is not None and first.due_ms <= now_ms
+
+    def _choose_due(
+        self,
+        now_ms: int,
+        count_max: int,
+        number: int | None = None,
+        is_alone: Callable[[int], bool] | None = None,
+    ) -> list[Pick]:
+        picks: list[Pick] = []
         offsets: list[int] = []
-        while due and count < count_max and due[0][0] <= now_ms:
-            entry = heapq.heappop(due)
-            if not self._is_current(entry):
-                continue
-            _, number, offset = entry
-            self._partitions[number].take_waiting(offset)
-            if not picks or picks[-1].partition != number:
+        for count in range(count_max):
+            first = self._due.first(number)
+            if first is None or first.due_ms > now_ms:
+                break
+            stands_alone = is_alone is not None and is_alone(first.offset)
+            if stands_alone and count:
+                break
+            self._due.take(first.partition)
+            self._partitions[first.partition].take_waiting(first.offset)
+            if not picks or picks[-1].partition != first.partition:
                 offsets = []
-                picks.append(Pick(number, MIXED, offsets))
-            offsets.append(offset)
-            count += 1
-        return count
+                picks.append(Pick(first.partition, MIXED, offsets))
+            offsets.append(first.offset)
+            if stands_alone:
+                break
+        return picks
 
-    def _is_current(self, entry: tuple[int, int, int]) -> bool:
-        due_ms, number, offset = entry
-        return self._partitions[number].waiting.get(offset) == due_ms
-
-    def _choose_from_lane(self, now_ms: int, ready: list[int], room: int, picks: list[Pick]) -> int:
+    def _choose_from_lane(
+        self,
+        now_ms: int,
+        ready: list[int],
+        room: int,
+        picks: list[Pick],
+        number: int | None = None,
+    ) -> int:
+        """Choose messages of the lane whose turn it is, of one partition or of any."""
         if len(ready) == 1:
-            return self._take(now_ms, ready[0], room, picks)
+            return self._take(now_ms, ready[0], room, picks, number=number)
         lane, count = self._shares.next_lane(ready)
-        starving = self._starving_lane(now_ms, [one for one in ready if one != lane])
+        starving = self._starving_lane(now_ms, [one for one in ready if one != lane], number)
         if starving is not None and self._is_rescue_turn:
             # Only every second message, so that the backlog of one lane leaves room for others.
             self._is_rescue_turn = False
-            _, number = self._oldest[starving][0]
+            if number is None:
+                _, number = self._oldest[starving][0]
             return self._take(now_ms, starving, 1, picks, number=number)
         self._is_rescue_turn = True
-        count = self._take(now_ms, lane, 1 if starving is not None else min(count, room), picks)
+        count = 1 if starving is not None else min(count, room)
+        count = self._take(now_ms, lane, count, picks, number=number)
         self._shares.charge(lane, count)
         return count
 
-    def _starving_lane(self, now_ms: int, ready: list[int]) -> int | None:
+    def _starving_lane(self, now_ms: int, ready: list[int], number: int | None) -> int | None:
         """Return the lane whose oldest message has waited longest, if the bound is near."""
         longest, starving = int(self.settings.starvation_ms * RESCUE_BEGINS), None
         for lane in ready:
-            since_ms = self.oldest_ms(lane)
+            if number is None:
+                since_ms = self.oldest_ms(lane)
+            else:
+                since_ms = self._partitions[number].oldest_ms(lane)
             if since_ms is not None and now_ms - since_ms > longest:
                 longest, starving = now_ms - since_ms, lane
         return starving
 
     def _take(
-        self, now_ms: int, lane: int, count: int, picks: list[Pick], *, number: int = -1
+        self, now_ms: int, lane: int, count: int, picks: list[Pick], *, number: int | None
     ) -> int:
         """Take messages of a lane from partition `number`, or from the one whose turn it is."""
         ready = self._ready[lane]
-        if number < 0:
+        if number is None:
             number = next(iter(ready))
         partition = self._partitions[number]
         del ready[number]

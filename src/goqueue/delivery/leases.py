@@ -74,6 +74,7 @@ class Lease:
         "out",
         "out_count",
         "partition",
+        "session_id",
         "tails",
         "tenants",
         "until_ms",
@@ -104,6 +105,7 @@ class Lease:
         self.firsts_ms = firsts_ms
         self.head = head
         self.tails = tails
+        self.session_id = 0  # of a member of a share group; it is not stored
         self.granted_ms = granted.granted_ms
         self.until_ms = granted.until_ms
         self.untils: array[int] | None = None  # expiry per message, if they differ
@@ -197,7 +199,16 @@ class Limits:
 class Leases:
     """The live leases of one queue."""
 
-    __slots__ = ("_by_head", "_expiries", "_last_id", "_live", "_unacked", "count", "receipts")
+    __slots__ = (
+        "_by_head",
+        "_by_holder",
+        "_expiries",
+        "_last_id",
+        "_live",
+        "_unacked",
+        "count",
+        "receipts",
+    )
 
     def __init__(self, receipts: Receipts, unacked: Unacked) -> None:
         self.count = 0  # messages in flight
@@ -205,6 +216,8 @@ class Leases:
         self._unacked = unacked
         self._live: dict[int, Lease] = {}
         self._by_head: dict[str, Lease] = {}
+        # By consumer and partition, and then by number.
+        self._by_holder: dict[tuple[str, int], dict[int, Lease]] = {}
         self._expiries: list[tuple[int, int]] = []
         self._last_id = 0
 
@@ -223,8 +236,12 @@ class Leases:
         until_ms: int,
         firsts_ms: Sequence[int] | None = None,
         keys: Sequence[int] | None = None,
+        has_receipts: bool = True,
     ) -> tuple[Lease, Granted]:
-        """Lease messages to a consumer; return the lease, and its event for the journal."""
+        """Lease messages to a consumer; return the lease, and its event for the journal.
+
+        Without receipts, the consumer names messages by their offsets.
+        """
         # Serials continue from the clock, so that one lost in a power failure is not reused.
         serial = self._last_id = min(max(self._last_id + 1, now_ms), SERIAL_MAX)
         offsets = _as_run(offsets)
@@ -232,7 +249,9 @@ class Leases:
             offsets = array("q", offsets)
         if not isinstance(attempts, bytes):
             attempts = array("H", attempts)
-        head, tails = self.receipts.write(partition, serial, offsets, attempts)
+        head, tails = _no_receipts(serial)
+        if has_receipts:
+            head, tails = self._receipts(partition, serial, offsets, attempts)
         granted = Granted(serial, consumer, now_ms, until_ms, offsets, attempts, keys)
         lease = Lease(granted, partition, lanes, head=head, tails=tails, firsts_ms=firsts_ms)
         self._hold(lease)
@@ -244,7 +263,7 @@ class Leases:
         """Restore a lease that a previous owner of the queue granted."""
         event = grant.event
         self.skip_serials_to(event.serial)
-        head, tails = self.receipts.write(partition, event.serial, event.offsets, event.attempts)
+        head, tails = self._receipts(partition, event.serial, event.offsets, event.attempts)
         lease = Lease(event, partition, lanes, head=head, tails=tails, firsts_ms=firsts_ms)
         lease.granted_ms, lease.until_ms, lease.untils = (
             grant.granted_ms,
@@ -257,16 +276,41 @@ class Leases:
             lease.wake_ms = min(grant.untils[one] for one in lease.outstanding())
         self._hold(lease)
 
+    def _receipts(
+        self, partition: int, serial: int, offsets: Sequence[int], attempts: Sequence[int]
+    ) -> tuple[str, Sequence[str]]:
+        """Return the head and the tails of a lease's receipts, unless it is too large for any."""
+        if len(offsets) > RECEIVE_MESSAGES_MAX:
+            return _no_receipts(serial)
+        return self.receipts.write(partition, serial, offsets, attempts)
+
     def skip_serials_to(self, serial: int) -> None:
         """Never assign this serial or a lower one again."""
         self._last_id = max(self._last_id, serial)
 
+    def held(self, consumer: str, partition: int) -> list[Lease]:
+        """Return the live leases of a consumer in a partition, newest last."""
+        return list(self._by_holder.get((consumer, partition), {}).values())
+
     def _hold(self, lease: Lease) -> None:
-        self._live[lease.id] = lease
-        self._by_head[lease.head] = lease
+        self._list(lease)
         heapq.heappush(self._expiries, (lease.wake_ms, lease.id))
         self.count += lease.out_count
         self._unacked.add(lease.consumer, lease.out_count)
+
+    def _list(self, lease: Lease) -> None:
+        self._live[lease.id] = lease
+        self._by_head[lease.head] = lease
+        self._by_holder.setdefault((lease.consumer, lease.partition), {})[lease.id] = lease
+
+    def _unlist(self, lease: Lease) -> None:
+        del self._live[lease.id]
+        del self._by_head[lease.head]
+        holder = (lease.consumer, lease.partition)
+        held = self._by_holder[holder]
+        del held[lease.id]
+        if not held:
+            del self._by_holder[holder]
 
     def find(self, receipt: str, now_ms: int) -> tuple[Lease, int] | None:
         """Return the lease of a receipt and the index in it, if the receipt is still valid."""
@@ -320,8 +364,7 @@ class Leases:
         self.count -= count
         self._unacked.add(lease.consumer, -count)
         if not lease.out_count:
-            del self._live[lease.id]
-            del self._by_head[lease.head]
+            self._unlist(lease)
 
     def extend(self, lease: Lease, indexes: Iterable[int], until_ms: int) -> None:
         """Set the expiry of these messages, to an earlier or a later time."""
@@ -347,8 +390,7 @@ class Leases:
         self.count += 1
         self._unacked.add(lease.consumer, 1)
         if lease.out_count == 1 or until_ms < lease.wake_ms:
-            self._live[lease.id] = lease
-            self._by_head[lease.head] = lease
+            self._list(lease)
             self._wake_at(lease, until_ms)
 
     def next_expiry_ms(self) -> int | None:
@@ -385,6 +427,11 @@ class Leases:
     def _wake_at(self, lease: Lease, wake_ms: int) -> None:
         lease.wake_ms = wake_ms
         heapq.heappush(self._expiries, (wake_ms, lease.id))
+
+
+def _no_receipts(serial: int) -> tuple[str, Sequence[str]]:
+    """Return a head that no receipt has, for a lease whose holder names messages by offset."""
+    return f"#{serial}", ()
 
 
 def _run_length(lease: Lease, index: int, receipts: Sequence[str], at: int) -> int:

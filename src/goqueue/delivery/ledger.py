@@ -6,7 +6,7 @@ reproduces the ledger exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -16,6 +16,14 @@ from goqueue.delivery.ranges import Range, RangeSet, ranges_of
 
 NO_KEY = 0
 ATTEMPTS_MAX = (1 << 16) - 1  # the counter saturates here
+
+
+class Return(IntEnum):
+    """Why a delivery ended without an acknowledgement. For observers; not journaled."""
+
+    NACKED = 1
+    LEASE_EXPIRED = 2
+    REJECTED = 3  # for good: the message becomes a dead letter
 
 
 class Finish(IntEnum):
@@ -46,6 +54,23 @@ class Done:
     ranges: list[Range]
 
 
+class PendingLetter(NamedTuple):
+    """A message on its way to a dead-letter topic."""
+
+    offset: int
+    attempts: int
+    reason: str
+
+
+class StoredLetter(NamedTuple):
+    """A message that is in a partition of a dead-letter topic, at `position`; -1 if not known."""
+
+    offset: int
+    reason: str
+    partition: int
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
     """These messages are in a dead-letter topic, whose records before `end` are all accounted for.
@@ -57,14 +82,7 @@ class DeadLettered:
     ranges: list[Range]
     topic_id: bytes
     end: int
-
-
-class PendingLetter(NamedTuple):
-    """A message on its way to a dead-letter topic."""
-
-    offset: int
-    attempts: int
-    reason: str
+    letters: Sequence[StoredLetter] = field(default=(), compare=False)  # not journaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +115,8 @@ class Retried:
     """These messages will be delivered again."""
 
     retries: list[tuple[int, Retry]]
-    # Those whose delivery has just ended. For observers; not journaled.
-    returned: list[int] = field(default_factory=list, compare=False)
+    # Those whose delivery has just ended, and why. For observers; not journaled.
+    returned: list[tuple[int, Return]] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +202,18 @@ Event = (
     | Forgotten
     | LeaseEvent
 )
+
+
+def stored_letters(
+    letters: Sequence[DeadLetter | PendingLetter], partition: int, end: int
+) -> list[StoredLetter]:
+    """Return where letters are that were stored as one batch before `end`, 0 if not known."""
+    first = end - len(letters) if end else -1
+    return [
+        StoredLetter(one.offset, one.reason, partition, first + place if end else -1)
+        for place, one in enumerate(letters)
+    ]
+
 
 SNAPSHOT_ENTRIES_MAX = 4096  # ranges and retries in one part
 DEAD_RANGES_MAX = 4096  # of dead letters, to recognise attempts to settle them again

@@ -9,7 +9,7 @@ from goqueue.delivery.grants import LeaseEvent
 from goqueue.delivery.initial_delays import InitialDelays
 from goqueue.delivery.journal import Outbox
 from goqueue.delivery.key_order import KeyBatches, KeyOrder
-from goqueue.delivery.lanes import Arrivals, Chooser, LaneIndex, Rates
+from goqueue.delivery.lanes import NORMAL, Arrivals, Chooser, LaneIndex, Rates
 from goqueue.delivery.leases import Limits
 from goqueue.delivery.ledger import (
     DeadLetter,
@@ -23,7 +23,9 @@ from goqueue.delivery.ledger import (
     Prepared,
     Retried,
     Retry,
+    Return,
     Rewound,
+    stored_letters,
 )
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.settings import LANE_COUNT
@@ -292,6 +294,16 @@ class PartitionQueue:
         # The floor may be ahead of the cursor: it also covers what was done before a restart.
         return max(self.cursors[lane], self.ledger.floor)
 
+    @property
+    def next_offset(self) -> int:
+        """Where the normal lane continues with messages that were never chosen."""
+        return self._cursor(NORMAL)
+
+    def distance_to(self, offset: int, *, at_most: int) -> int:
+        """Return how far an offset is ahead of the normal lane; 0 if not, or too far."""
+        distance = offset - self.next_offset
+        return distance if 0 < distance <= at_most else 0
+
     def oldest_ms(self, lane: int) -> int:
         """When the lane's next message became ready; the lane must have one."""
         cursor = self._cursor(lane)
@@ -391,9 +403,9 @@ class PartitionQueue:
     def _release_keys(self, offsets: Sequence[int], now_ms: int) -> None:
         self.make_available(self.key_order.followers(offsets), now_ms)
 
-    def retry(self, offset: int, retry: Retry) -> None:
+    def retry(self, offset: int, retry: Retry, why: Return) -> None:
         """Take back a message that was not acknowledged, for redelivery from its due time on."""
-        self.record(Retried([*self._before_in_key(offset), (offset, retry)], [offset]))
+        self.record(Retried([*self._before_in_key(offset), (offset, retry)], [(offset, why)]))
         self.redeliver(offset, 0)
 
     def redeliver(self, offset: int, now_ms: int) -> None:
@@ -425,11 +437,22 @@ class PartitionQueue:
         return letter
 
     def note_dead_lettered(
-        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
+        self,
+        letters: Sequence[DeadLetter],
+        now_ms: int,
+        *,
+        topic_id: bytes,
+        partition: int,
+        end: int,
     ) -> None:
-        """Mark these letters as done, which are in a dead-letter topic before `end`."""
+        """Mark these letters as done, which are the last ones before `end` in a partition of a
+        dead-letter topic.
+        """
+        stored = stored_letters(letters, partition, end)
         offsets = sorted(self._leave_pending(letters))
-        self.record(DeadLettered(ranges_of(offsets), topic_id, end))
+        done = set(offsets)
+        stored = [one for one in stored if one.offset in done]
+        self.record(DeadLettered(ranges_of(offsets), topic_id, end, stored))
         self._release_keys(offsets, now_ms)
         self.refresh()
 

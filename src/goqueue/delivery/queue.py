@@ -18,6 +18,7 @@ from itertools import chain, pairwise
 from random import Random
 from typing import NamedTuple
 
+from goqueue.delivery.by_offset import SettlingByOffset
 from goqueue.delivery.fairness import ASIDE_MS, FairShares, Tenant
 from goqueue.delivery.grants import LeaseEvent, Voided
 from goqueue.delivery.initial_delays import InitialDelays
@@ -35,9 +36,10 @@ from goqueue.delivery.leases import (
 )
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Ledger, Sealed
 from goqueue.delivery.partition_queue import PartitionLog, PartitionQueue
-from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX, LaneSettings, QueueSettings
-from goqueue.delivery.settling import EXHAUSTED, Settling, Totals
+from goqueue.delivery.settings import LEASE_MESSAGES_MAX, SIZES_CACHED, LaneSettings, QueueSettings
+from goqueue.delivery.settling import EXHAUSTED, SETTLED, Settled, Settling, Totals
 from goqueue.delivery.transactions import PreparedAcks
+from goqueue.model.errors import GoQueueError
 
 # To find messages of one key: how many messages are examined per requested message, and at most.
 KEY_AHEAD, KEY_AHEAD_MAX = 10, 100
@@ -91,6 +93,7 @@ class Queue:
             totals=self.totals,
             random=random,
         )
+        self.by_offset = SettlingByOffset(self.partitions, self.leases, self.settling)
         self.transactions = PreparedAcks(self.partitions, self.leases, self.settling, self.totals)
         self._random = random
         self._calls = 0
@@ -248,6 +251,48 @@ class Queue:
             self._chosen = self.chooser.choose(now_ms, room, fresh_max=fresh_max)
         return self._chosen
 
+    def may_choose(self, now_ms: int) -> bool:
+        """Whether any message may be chosen now, whatever the limits."""
+        due_ms = self.chooser.next_due_ms()
+        is_due = due_ms is not None and due_ms <= now_ms
+        return is_due or self.chooser.has_ready or self.settings.fair_keys
+
+    def choose_from(
+        self, number: int, now_ms: int, consumer: str, count_max: int, *, aligned_end: int = 0
+    ) -> list[Pick]:
+        """Return candidates of one partition, like `choose`; tenants have no shares here.
+
+        A message in its last delivery is chosen alone, so that it cannot fail those around it.
+        With `aligned_end`, they go up to there if there is any room, as the rest of a batch would
+        be sent again with each of its parts.
+        """
+        assert not self._chosen, "the last choice has not been answered"
+        partition, limits = self.partitions[number], self.limits
+        consumer_room = limits.room_for(consumer)
+        partition_room = self.settings.partition_unacked_max - sum(partition.in_flight)
+        room = self._wanted = min(count_max, consumer_room, partition_room)
+        most = min(consumer_room, LEASE_MESSAGES_MAX)
+        if room <= 0:
+            return []
+        if self.settings.fair_keys and (
+            self.fairness.tenants.is_turn_due or not self.chooser.has_from(number, now_ms)
+        ):
+            self._end_fairness()
+
+        def fresh_max(left: int) -> int:
+            if left == room and aligned_end:
+                left = partition.distance_to(aligned_end, at_most=most) or left
+            return min(left, self.settings.retrying_max - limits.retrying)
+
+        self._chosen = self.chooser.choose_from(
+            number,
+            now_ms,
+            room,
+            fresh_max=fresh_max,
+            is_alone=lambda offset: self.settling.is_last(partition.attempts_of(offset) + 1),
+        )
+        return self._chosen
+
     def lease(
         self,
         now_ms: int,
@@ -257,11 +302,13 @@ class Queue:
         visibility_ms: int,
         gone: Iterable[tuple[int, int]] = (),
         call: int | None = None,
+        has_receipts: bool = True,
     ) -> list[LeasedRun]:
         """Lease the chosen messages that were read; those in `gone` (partition, offset) are done.
 
         A receive that leases several times passes the same `call` each time, so that all of its
         leases may contain messages of the same key.
+        Without receipts, the consumer settles `by_offset`, and tenants have no shares.
         An expired message is finished, one whose key is busy is parked, one whose tenant has to
         wait is set aside, and a chosen message that is not mentioned can be chosen again at once.
         """
@@ -274,21 +321,30 @@ class Queue:
         for number, offset in gone:
             drafts[number].finish(offset, Finish.SKIPPED)
         kept: list[tuple[int, Sequence[int], int]] = []
+        is_fair = self.settings.fair_keys and has_receipts
         by_key = self._sift_by_key(runs, drafts, now_ms, call) if self.takes_whole_keys else None
         for run_number, run in enumerate(runs):
             draft = drafts[run.partition]
-            positions = (
-                self._sift(run, draft, now_ms, call) if by_key is None else by_key[run_number]
-            )
+            if by_key is not None:
+                positions: Sequence[int] = by_key[run_number]
+            elif is_fair:
+                positions = self._sift_fairly(run, draft, now_ms)
+            else:
+                positions = self._sift(run, draft, now_ms, call)
             if positions:
                 is_whole = len(positions) == len(run.offsets)
                 offsets = run.offsets if is_whole else [run.offsets[one] for one in positions]
                 kept.append((run_number, positions, draft.keep(offsets)))
+        until_ms = now_ms + visibility_ms
         leases = {
-            number: self._grant(number, offsets, consumer, now_ms, now_ms + visibility_ms)
+            number: self._grant(
+                number, offsets, consumer, now_ms, until_ms, has_receipts=has_receipts
+            )
             for number, draft in drafts.items()
             if (offsets := draft.kept())
         }
+        if self.settings.fair_keys and not is_fair:
+            self.fairness.tenants.pass_by(sum(len(positions) for _, positions, _ in kept))
         for number, draft in drafts.items():
             if any(draft.tenants):
                 leases[number].tenants = draft.tenants
@@ -300,8 +356,6 @@ class Queue:
 
     def _sift(self, run: Run, draft: _Draft, now_ms: int, call: int) -> Sequence[int]:
         """Return the positions of the deliverable messages; finish or park the others."""
-        if self.settings.fair_keys:
-            return self._sift_fairly(run, draft, now_ms)
         is_ordered = self.settings.key_order
         keys = run.keys if is_ordered else None
         assert keys is not None or not is_ordered, "key order needs keys"
@@ -362,7 +416,14 @@ class Queue:
         return key_order.enter(run.offsets[position], key_number(run.keys[position]), call)
 
     def _grant(
-        self, number: int, offsets: Sequence[int], consumer: str, now_ms: int, until_ms: int
+        self,
+        number: int,
+        offsets: Sequence[int],
+        consumer: str,
+        now_ms: int,
+        until_ms: int,
+        *,
+        has_receipts: bool,
     ) -> Lease:
         partition = self.partitions[number]
         attempts: Sequence[int] = _first_attempts(len(offsets))
@@ -389,6 +450,7 @@ class Queue:
             until_ms=until_ms,
             firsts_ms=firsts_ms,
             keys=partition.keys_of(offsets),
+            has_receipts=has_receipts,
         )
         partition.note_lease(granted)
         return lease
@@ -410,17 +472,42 @@ class Queue:
     def release(self, leases: Iterable[Lease], now_ms: int) -> None:
         """Void leases whose messages no consumer received: deliverable again, and not counted."""
         for lease in leases:
-            indexes = list(lease.outstanding())
-            if not indexes:
+            self.void(lease, list(lease.outstanding()), now_ms)
+
+    def void(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> None:
+        """Void some messages of a lease like `release`."""
+        if not indexes:
+            return
+        partition = self.partitions[lease.partition]
+        for index in indexes:
+            self.settling.take_back(lease, index)
+        offsets = tuple(lease.offsets[index] for index in indexes)
+        partition.note_lease(Voided(lease.id, [(one, one + 1) for one in indexes], offsets))
+        for offset in offsets:
+            partition.redeliver(offset, now_ms)
+        partition.refresh()
+
+    def give_back(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
+        """Void the leases of messages that never reached their consumer; no delivery is counted.
+
+        What is not leased under its receipt any more needs nothing; a receipt must be genuine.
+        """
+        settled: list[Settled] = []
+        held: dict[Lease, dict[int, None]] = {}
+        for receipt in receipts:
+            found = self.leases.find(receipt, now_ms)
+            if found is not None:
+                held.setdefault(found[0], {})[found[1]] = None
+                settled.append(SETTLED)
                 continue
-            partition = self.partitions[lease.partition]
-            for index in indexes:
-                self.settling.take_back(lease, index)
-            offsets = tuple(lease.offsets[index] for index in indexes)
-            partition.note_lease(Voided(lease.id, [(one, one + 1) for one in indexes], offsets))
-            for offset in offsets:
-                partition.redeliver(offset, now_ms)
-            partition.refresh()
+            try:
+                self.settling.find_message(receipt)
+                settled.append(SETTLED)
+            except GoQueueError as error:
+                settled.append(Settled(error))
+        for lease, indexes in held.items():
+            self.void(lease, list(indexes), now_ms)
+        return settled
 
     # Rewinding and purging
 
@@ -452,7 +539,7 @@ class Queue:
         return kept
 
 
-@lru_cache(maxsize=RECEIVE_MESSAGES_MAX)
+@lru_cache(maxsize=SIZES_CACHED)
 def _first_attempts(count: int) -> bytes:
     """Return the attempts of `count` first deliveries; leases of the same size share the value."""
     return b"\x01" * count

@@ -15,6 +15,7 @@ from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import REDRIVEN_HEADER, Origin, read_origin, without_origin
 from goqueue.model.tenants import Sentence, Text, TopicName, name_beside, plain_name
 
+LEDGER_GROUP = "__deadletters"  # whose ledgers say which letters were redriven
 RATE_PER_S_MAX = 1_000_000
 LETTERS_NAMED_MAX = 1000  # dead letters that one job may list individually
 HISTORY_EVENTS_MAX = 100

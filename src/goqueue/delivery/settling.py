@@ -13,8 +13,9 @@ from goqueue.delivery.fairness import Message, Tenants
 from goqueue.delivery.grants import Extended, LeaseEvent
 from goqueue.delivery.lanes import lane_counts
 from goqueue.delivery.leases import Lease, Leases, Limits
-from goqueue.delivery.ledger import DeadLetter, Finish, Retried, Retry
+from goqueue.delivery.ledger import DeadLetter, Finish, Retried, Retry, Return
 from goqueue.delivery.partition_queue import PartitionQueue
+from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.settings import QueueSettings
 from goqueue.model.errors import (
     DeadLettering,
@@ -132,7 +133,7 @@ class Settling:
             rest_ms = delay_ms
             if rest_ms is None:
                 rest_ms = backoff_ms(self.settings, lease.attempts[index], self._random)
-            settled.append(Settled(None, self._fail(lease, index, now_ms + rest_ms)))
+            settled.append(Settled(None, self._fail(lease, index, now_ms + rest_ms, Return.NACKED)))
         return settled
 
     def reject(self, now_ms: int, receipts: Sequence[str], *, reason: str) -> list[Settled]:
@@ -146,7 +147,7 @@ class Settling:
             lease, index = found
             self._totals.rejected += 1
             self.take_back(lease, index)
-            settled.append(Settled(None, self._dead_letter(lease, index, reason)))
+            settled.append(Settled(None, self._dead_letter(lease, index, reason, Return.REJECTED)))
         return settled
 
     def extend(
@@ -183,11 +184,41 @@ class Settling:
                 self._revive(late, until_ms)
             settled.append(SETTLED)
         for lease, indexes in chosen.values():
-            is_whole = len(set(indexes)) == lease.out_count
-            self._leases.extend(lease, indexes, until_ms)
-            positions = [] if is_whole else [(one, one + 1) for one in sorted(set(indexes))]
-            self._note_lease(lease, Extended(lease.id, until_ms, positions))
+            self.renew(lease, sorted(set(indexes)), until_ms)
         return settled
+
+    # By position in a lease, for consumers that name messages by their offsets
+
+    def end(self, lease: Lease, positions: range, why: Finish, now_ms: int) -> None:
+        """Finish messages of a lease that are in flight."""
+        lease.out[positions.start : positions.stop] = bytes(len(positions))
+        offsets = self._end_leases(lease, positions, now_ms)
+        if why is Finish.ACKED:
+            self._totals.acked += len(positions)
+        else:
+            self._totals.skipped += len(positions)
+        self._partitions[lease.partition].finish(offsets, why, now_ms)
+
+    def release(self, lease: Lease, position: int, now_ms: int) -> None:
+        """Return a message: at once, or after the backoff if the settings say so."""
+        self._totals.nacked += 1
+        rest_ms = 0
+        if self.settings.release_backoff:
+            rest_ms = backoff_ms(self.settings, lease.attempts[position], self._random)
+        self._fail(lease, position, now_ms + rest_ms, Return.NACKED)
+
+    def refuse(self, lease: Lease, position: int, reason: str) -> None:
+        """Send a message that can never be processed to the dead-letter topic."""
+        self._totals.rejected += 1
+        self.take_back(lease, position)
+        self._dead_letter(lease, position, reason, Return.REJECTED)
+
+    def renew(self, lease: Lease, positions: Sequence[int], until_ms: int) -> None:
+        """Extend the lease of these messages, which are in flight."""
+        is_whole = len(positions) == lease.out_count
+        self._leases.extend(lease, positions, until_ms)
+        ranges = [] if is_whole else ranges_of(sorted(positions))
+        self._note_lease(lease, Extended(lease.id, until_ms, ranges))
 
     def _note_lease(self, lease: Lease, *events: LeaseEvent) -> None:
         for event in events:
@@ -201,7 +232,7 @@ class Settling:
         for lease, indexes in expired:
             for index in indexes:
                 # The consumer had the whole visibility timeout; no backoff is added to it.
-                self._fail(lease, index, now_ms)
+                self._fail(lease, index, now_ms, Return.LEASE_EXPIRED)
             count += len(indexes)
         self._totals.leases_expired += count
         return count
@@ -218,19 +249,19 @@ class Settling:
         if tenant is not None:
             self._tenants.give_back(tenant)
 
-    def _fail(self, lease: Lease, index: int, due_ms: int) -> DeadLetter | None:
+    def _fail(self, lease: Lease, index: int, due_ms: int, why: Return) -> DeadLetter | None:
         """End a failed delivery: retry at `due_ms`, unless the delivery limit is reached."""
         self.take_back(lease, index)
         attempts = lease.attempts[index]
         if self.is_last(attempts):
-            return self._dead_letter(lease, index, EXHAUSTED)
+            return self._dead_letter(lease, index, EXHAUSTED, why)
         partition, offset = self._partitions[lease.partition], lease.offsets[index]
         if partition.ledger.is_done(offset):  # removed by retention in the meantime
             partition.redeliver(offset, due_ms)
             return None
         key = partition.key_order.key_of(offset)
-        partition.retry(offset, Retry(attempts, due_ms, key, lease.first_of(index)))
-        if self.settings.late_acks:
+        partition.retry(offset, Retry(attempts, due_ms, key, lease.first_of(index)), why)
+        if self.settings.late_acks and lease.tails:
             self.late.add(Late(lease, index))
         return None
 
@@ -238,25 +269,33 @@ class Settling:
         """Whether this was the last delivery that a message gets."""
         return 0 < self.settings.deliveries_max <= attempts
 
-    def _dead_letter(self, lease: Lease, index: int, reason: str) -> DeadLetter:
+    def _dead_letter(self, lease: Lease, index: int, reason: str, why: Return) -> DeadLetter:
         partition, offset = self._partitions[lease.partition], lease.offsets[index]
         attempts = lease.attempts[index]
         if not partition.ledger.is_done(offset):
             # Until the dead-letter intent is written, a restart needs the number of deliveries.
             key = partition.key_order.key_of(offset)
-            partition.record(Retried([(offset, Retry(attempts, 0, key, lease.first_of(index)))]))
+            retry = Retry(attempts, 0, key, lease.first_of(index))
+            partition.record(Retried([(offset, retry)], [(offset, why)]))
         return partition.dead_letter(offset, attempts, reason)
 
     # Dead letters
 
     def note_dead_lettered(
-        self, letters: Iterable[DeadLetter], now_ms: int, *, topic_id: bytes, end: int
+        self,
+        letters: Sequence[DeadLetter],
+        now_ms: int,
+        *,
+        topic_id: bytes,
+        partition: int,
+        end: int,
     ) -> None:
-        """Mark these letters of one partition as durable in a dead-letter topic before `end`."""
-        letters = list(letters)
+        """Mark these letters of one partition as durable: the last before `end` in a partition of
+        a dead-letter topic.
+        """
         self._totals.dead_lettered += len(letters)
-        partition = self._partitions[letters[0].partition]
-        partition.note_dead_lettered(letters, now_ms, topic_id=topic_id, end=end)
+        source = self._partitions[letters[0].partition]
+        source.note_dead_lettered(letters, now_ms, topic_id=topic_id, partition=partition, end=end)
 
     def given_up(self, letters: Iterable[DeadLetter], now_ms: int) -> None:
         """Skip letters whose records no longer exist, so that nothing can be written."""

@@ -24,10 +24,11 @@ a token is a `Reply`, at once or among the effects of any later call, exactly on
 error. `Persist(write_id, group_id, records)` appends the records as one batch; when they are
 durable call `persisted(write_id, now_ms)`, when they are refused call
 `persist_failed(write_id, error, now_ms)` with the retryable error for the waiting callers. Both
-return effects. A group has one write in flight at a time, so the order between writes does not
-matter. There is no undo to perform: replies wait here until the records they depend on are
-durable, and a group whose membership could not be written pauses, refusing calls with
-`CoordinatorLoading`, and then continues from what the log holds.
+return effects. `Progress` reports a higher committed offset, if `reports_progress` is set. A group
+has one write in flight at a time, so the order between writes does not matter. There is no undo to
+perform: replies wait here until the records they depend on are durable, and a group whose
+membership could not be written pauses, refusing calls with `CoordinatorLoading`, and then continues
+from what the log holds.
 
 **Transactions.** `offsets.commit` with an identity commits offsets that take effect when the open
 transaction of that producer commits. Its `Persist` has the identity, with which the batch is marked
@@ -60,7 +61,7 @@ from goqueue.groups.calls import (
     Sync,
 )
 from goqueue.groups.coordinator import Coordinator
-from goqueue.groups.effects import Effect, KeyedRecord, Persist, Reply, Token
+from goqueue.groups.effects import Effect, KeyedRecord, Persist, Progress, Reply, Token
 from goqueue.groups.group import GroupTimes
 from goqueue.groups.metrics import Reason, Rebalance, RebalanceLog, RebalanceReport
 from goqueue.groups.results import (
@@ -114,6 +115,7 @@ __all__ = [
     "Partition",
     "Partitions",
     "Persist",
+    "Progress",
     "Reason",
     "Rebalance",
     "RebalanceLog",

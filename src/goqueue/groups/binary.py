@@ -65,6 +65,10 @@ class FieldReader:
     def optional_bytes(self) -> bytes:
         return self._take(max(self.int32(), 0))
 
+    def rest(self) -> bytes:
+        """The remaining bytes, which need no length."""
+        return self._take(self.bytes_left)
+
     def _number(self, layout: struct.Struct) -> int:
         number: int = layout.unpack(self._take(layout.size))[0]
         return number

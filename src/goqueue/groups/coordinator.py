@@ -7,7 +7,7 @@ response.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from goqueue.config import GroupSettings
 from goqueue.groups.calls import JOIN_EPOCH, ConsumerHeartbeat, Heartbeat, Join, Leave, Sync
@@ -15,10 +15,10 @@ from goqueue.groups.classic import ClassicMembership
 from goqueue.groups.consumer import ConsumerMembership
 from goqueue.groups.consumer.membership import check_consumer_heartbeat
 from goqueue.groups.consumer.migration import upgrade
-from goqueue.groups.effects import Effect, Reply, Token
+from goqueue.groups.effects import Effect, Progress, Reply, Token
 from goqueue.groups.group import Group, GroupTimes
 from goqueue.groups.limits import FAILED_WRITE_REST_MS
-from goqueue.groups.metrics import RebalanceLog
+from goqueue.groups.metrics import Rebalance, RebalanceLog
 from goqueue.groups.offset_commits import OffsetCommits
 from goqueue.groups.records import OffsetKey, decode_key, decode_offset
 from goqueue.groups.registry import GroupRegistry
@@ -36,31 +36,39 @@ class Coordinator:
         self._timers = self._registry.context.timers
         self._journal = self._registry.context.journal
         self.offsets = OffsetCommits(self._registry)
+        self.reports_progress = False  # whether `Progress` is among the effects
+
+    def on_rebalanced(self, rebalanced: Callable[[str, Rebalance], None]) -> None:
+        """Call `rebalanced` with the group of every rebalance that ends."""
+        self._registry.context.rebalanced = rebalanced
 
     # Loading and resigning
 
-    def replay(self, key: bytes, value: bytes | None, *, producer_id: int | None = None) -> None:
-        """Replay one record of the log, oldest first. Keys of other kinds are skipped.
+    def replay(
+        self, key: bytes, value: bytes | None, *, producer_id: int | None = None
+    ) -> list[Progress]:
+        """Replay one record of the log, oldest first; return which offsets it has raised.
 
-        With a producer id it is part of a transaction, whose outcome `replay_end` gives.
+        Keys of other kinds are skipped. With a producer id it is part of a transaction, whose
+        outcome `replay_end` gives.
         """
         decoded = decode_key(key)
         if decoded is None:
-            return
+            return []
         group = self._registry.open(decoded.group_id)
         if isinstance(decoded, OffsetKey):
             committed = None if value is None else decode_offset(value)
             change = (decoded.topic, decoded.partition, committed)
             if producer_id is None:
-                group.apply({}, [change])
-            else:
-                self.offsets.apply_pending(group, producer_id, [change])
+                return group.apply({}, [change])
+            self.offsets.apply_pending(group, producer_id, [change])
         else:
             group.apply({key: value}, [])
+        return []
 
-    def replay_end(self, producer_id: int, *, is_commit: bool) -> None:
-        """Replay the end of a producer's transaction."""
-        self.offsets.end_transaction(producer_id, is_commit=is_commit)
+    def replay_end(self, producer_id: int, *, is_commit: bool) -> list[Progress]:
+        """Replay the end of a producer's transaction; return which offsets it has raised."""
+        return self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def loaded(self, now_ms: int) -> list[Effect]:
         """Start the groups after the replay; every member gets a fresh session."""
@@ -88,12 +96,15 @@ class Coordinator:
         write = self._journal.settle(write_id)
         if write is None:
             return []
+        moved: list[Progress] = []
         if write.identity is None:
-            write.group.apply(write.membership, write.offsets)
+            moved = write.group.apply(write.membership, write.offsets)
         else:
             self.offsets.apply_pending(write.group, write.identity.producer_id, write.offsets)
         self._journal.touch(write.group)
-        return [*write.replies, *self._registry.finish(now_ms)]
+        if not self.reports_progress:
+            moved = []
+        return [*moved, *write.replies, *self._registry.finish(now_ms)]
 
     def persist_failed(self, write_id: int, error: GoQueueError, now_ms: int) -> list[Effect]:
         """Fail a write whose records are not in the log and never will be."""
@@ -108,8 +119,10 @@ class Coordinator:
 
     def ended(self, producer_id: int, *, is_commit: bool, now_ms: int) -> list[Effect]:
         """Apply or drop the offsets of a producer's transaction whose end is durable."""
-        self.offsets.end_transaction(producer_id, is_commit=is_commit)
-        return self._registry.finish(now_ms)
+        moved = self.offsets.end_transaction(producer_id, is_commit=is_commit)
+        if not self.reports_progress:
+            moved = []
+        return [*moved, *self._registry.finish(now_ms)]
 
     def _pause(self, group: Group, error: GoQueueError, now_ms: int) -> list[Reply]:
         """Stop a group whose memory is ahead of the log, and schedule its reload from the log.
@@ -231,8 +244,19 @@ class Coordinator:
             and (not types or group.membership.type in types)
         ]
 
+    def groups(self) -> list[Group]:
+        """Return every group, for inspection; none while the log is being loaded."""
+        return list(self._registry) if self._registry.is_loaded else []
+
+    def find(self, group_id: str) -> Group | None:
+        """Return a group, for inspection; none while the log is being loaded."""
+        return self._registry.peek(group_id) if self._registry.is_loaded else None
+
     def describe_group(self, group_id: str) -> GroupDescription:
         return self._registry.get(group_id).membership.describe()
+
+    def topics_read(self, group_id: str) -> Collection[str]:
+        return self._registry.get(group_id).membership.topics_read()
 
     def delete_group(self, group_id: str, *, token: Token, now_ms: int) -> list[Effect]:
         group = self._registry.get(group_id)

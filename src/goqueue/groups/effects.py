@@ -35,4 +35,16 @@ class Reply(msgspec.Struct, frozen=True):
     result: object
 
 
-Effect = Persist | Reply
+class Progress(msgspec.Struct, frozen=True):
+    """A group has committed an offset, `end`, that is after the one before, `first`."""
+
+    group_id: str
+    topic: str
+    partition: int
+    first: int
+    end: int
+    member_id: str  # who has last committed one; empty if that is not known
+    topic_id: bytes = b""  # empty if it is not known
+
+
+Effect = Persist | Reply | Progress

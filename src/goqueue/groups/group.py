@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from goqueue.config import GroupSettings
 from goqueue.groups.assignment.partitions import Partition
 from goqueue.groups.calls import CommitOffsets, Heartbeat, Join, Leave, Sync
-from goqueue.groups.effects import Reply, Token
+from goqueue.groups.effects import Progress, Reply, Token
 from goqueue.groups.journal import NO_WRITE, Journal, Write
 from goqueue.groups.limits import REBALANCE_HISTORY_MAX
-from goqueue.groups.metrics import RebalanceLog
+from goqueue.groups.metrics import Rebalance, RebalanceLog
 from goqueue.groups.offsets import OffsetChange, Offsets, PendingOffsets
 from goqueue.groups.records import (
     GroupRecord,
@@ -38,6 +38,8 @@ class CoordinatorContext:
     topics: dict[str, int] = field(default_factory=dict)  # partition counts
     # Timeouts of groups that override the defaults; the creator of the coordinator may change it.
     times: Mapping[str, GroupTimes] = field(default_factory=dict)
+    # Called with the group of every rebalance that ends.
+    rebalanced: Callable[[str, Rebalance], None] = lambda group_id, rebalance: None
 
 
 class GroupTimes(NamedTuple):
@@ -63,7 +65,14 @@ class Membership(Protocol):
         """Whether it has no members and none is joining."""
         ...
 
+    @property
+    def member_count(self) -> int: ...
+
     def is_subscribed(self, topic: str) -> bool: ...
+    def topics_read(self) -> Collection[str]:
+        """Return the topics that members subscribe to, as far as known, without asking each."""
+        ...
+
     def join(self, call: Join, token: Token, now_ms: int) -> None: ...
     def sync(self, call: Sync, token: Token, now_ms: int) -> None: ...
     def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None: ...
@@ -86,12 +95,16 @@ class Group:
         self.offsets = Offsets()
         self.pending = PendingOffsets()
         self.membership: Membership  # set by the code that opens, loads or migrates the group
-        self.rebalances = RebalanceLog(REBALANCE_HISTORY_MAX)
+        self.rebalances = RebalanceLog(
+            REBALANCE_HISTORY_MAX, finished=lambda one: context.rebalanced(group_id, one)
+        )
         self.durable: dict[bytes, bytes] = {}  # the membership in the log
         self.is_reloading = False  # a write failed; the group pauses, then reloads from the log
 
         self.staged: dict[bytes, bytes | None] = {}
         self.staged_offsets: list[OffsetChange] = []
+        # The member that has last committed an offset of a partition, since the group was loaded.
+        self.committers: dict[Partition, str] = {}
         self.replies: list[Reply] = []
         self.write_id = NO_WRITE  # the write in flight
         self.writes_pending: dict[int, Write] = {}  # transactional writes in flight
@@ -154,8 +167,11 @@ class Group:
         self.staged, self.staged_offsets = {}, []
         return replies
 
-    def apply(self, membership: dict[bytes, bytes | None], offsets: list[OffsetChange]) -> None:
-        """Apply records that are now in the log."""
+    def apply(
+        self, membership: dict[bytes, bytes | None], offsets: list[OffsetChange]
+    ) -> list[Progress]:
+        """Apply records that are now in the log; return which offsets they have raised."""
+        moved = self._progress(offsets)
         for key, value in membership.items():
             if value is None:
                 self.durable.pop(key, None)
@@ -165,17 +181,37 @@ class Group:
             self.offsets.apply(change)
             if self.pending:
                 self.pending.supersede(change[0], change[1])
+        return moved
+
+    def _progress(self, offsets: list[OffsetChange]) -> list[Progress]:
+        moved: list[Progress] = []
+        for topic, partition, committed in offsets:
+            if committed is not None:
+                before = self.offsets.of_topic(topic).get(partition)
+                first = 0
+                if before is not None and before.is_of(committed.topic_id):
+                    first = before.offset
+                if committed.offset > first:
+                    member_id = self.committers.get((topic, partition), "")
+                    end = committed.offset
+                    about = (self.group_id, topic, partition, first, end, member_id)
+                    moved.append(Progress(*about, committed.topic_id))
+        return moved
 
     def apply_pending(self, producer_id: int, offsets: list[OffsetChange]) -> None:
         """Apply transactional offsets that are now in the log."""
         for change in offsets:
             self.pending.put(producer_id, change)
 
-    def end_pending(self, producer_id: int, *, is_commit: bool) -> None:
-        """Apply the end of a transaction that is now in the log."""
-        for change in self.pending.take(producer_id):
-            if is_commit:
-                self.offsets.apply(change)
+    def end_pending(self, producer_id: int, *, is_commit: bool) -> list[Progress]:
+        """Apply the end of a transaction that is now in the log; return which offsets it raises."""
+        changes = self.pending.take(producer_id)
+        if not is_commit:
+            return []
+        moved = self._progress(changes)
+        for change in changes:
+            self.offsets.apply(change)
+        return moved
 
     def durable_records(self) -> tuple[GroupRecord | None, list[MemberRecord]]:
         """The membership as a reload would find it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -48,7 +49,11 @@ class RebalanceReport(msgspec.Struct, frozen=True, kw_only=True):
 class RebalanceLog:
     """Counters of one group, and its last rebalances."""
 
-    def __init__(self, history_max: int) -> None:
+    def __init__(
+        self, history_max: int, *, finished: Callable[[Rebalance], None] | None = None
+    ) -> None:
+        """`finished` is called with every rebalance that ends."""
+        self._finished = finished
         self.count = 0
         self.reasons: Counter[Reason] = Counter()
         self.timeouts = 0
@@ -107,11 +112,12 @@ class RebalanceLog:
         self.duration_ms_last = duration_ms
         self.duration_ms_max = max(self.duration_ms_max, duration_ms)
         self.duration_ms_total += duration_ms
-        self.history.append(
-            Rebalance(
-                started_at_ms=started_at_ms,
-                duration_ms=duration_ms,
-                reason=reason,
-                partitions_moved=self._moved,
-            )
+        rebalance = Rebalance(
+            started_at_ms=started_at_ms,
+            duration_ms=duration_ms,
+            reason=reason,
+            partitions_moved=self._moved,
         )
+        self.history.append(rebalance)
+        if self._finished is not None:
+            self._finished(rebalance)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from goqueue.groups.assignment import NO_PARTITIONS, Partition, Partitions, flatten
 from goqueue.groups.calls import CommitOffsets
 from goqueue.groups.consumer import ConsumerMembership
-from goqueue.groups.effects import Effect, Reply, Token
+from goqueue.groups.effects import Effect, Progress, Reply, Token
 from goqueue.groups.group import Group
 from goqueue.groups.journal import NO_WRITE
 from goqueue.groups.limits import RETENTION_CHECK_MS
@@ -40,10 +40,14 @@ class OffsetCommits:
         call: CommitOffsets,
         *,
         identity: ProducerIdentity | None = None,
+        topic_ids: Mapping[str, bytes] = {},
         token: Token,
         now_ms: int,
     ) -> list[Effect]:
-        """Commit offsets, now or, as part of a producer's open transaction, when that commits."""
+        """Commit offsets, now or, as part of a producer's open transaction, when that commits.
+
+        `topic_ids` are those of the topics that exist at the moment, by name.
+        """
         group = self._registry.find(call.group_id)
         if group is None:
             if call.generation >= 0:
@@ -51,7 +55,7 @@ class OffsetCommits:
             group = self._registry.open_new(call.group_id)
         is_transactional = identity is not None
         group.membership.check_commit(call, now_ms, is_transactional=is_transactional)
-        changes, errors = self._changes(call, now_ms)
+        changes, errors = self._changes(call, topic_ids, now_ms)
         if identity is not None and changes:
             reply = Reply(token, OffsetErrors(errors))
             self._journal.touch(group)
@@ -59,6 +63,7 @@ class OffsetCommits:
             return [write, *self._registry.finish(now_ms)]
         for change in changes:
             group.stage_offset(change)
+            group.committers[change[0], change[1]] = call.member_id
         group.reply(token, OffsetErrors(errors))
         return self._registry.finish(now_ms)
 
@@ -149,13 +154,15 @@ class OffsetCommits:
         group.apply_pending(producer_id, offsets)
         self._pending.setdefault(producer_id, set()).add(group.group_id)
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> list[Progress]:
         """Apply or drop the pending offsets of a transaction whose end is now in the log."""
+        moved: list[Progress] = []
         for group_id in sorted(self._pending.pop(producer_id, ())):
             group = self._registry.peek(group_id)
             if group is not None:
-                group.end_pending(producer_id, is_commit=is_commit)
+                moved += group.end_pending(producer_id, is_commit=is_commit)
                 self._journal.touch(group)
+        return moved
 
     # Retention
 
@@ -195,7 +202,7 @@ class OffsetCommits:
     # Checks
 
     def _changes(
-        self, call: CommitOffsets, now_ms: int
+        self, call: CommitOffsets, topic_ids: Mapping[str, bytes], now_ms: int
     ) -> tuple[list[OffsetChange], dict[Partition, GoQueueError]]:
         expires_at_ms = -1 if call.retention_ms is None else now_ms + call.retention_ms
         changes: list[OffsetChange] = []
@@ -210,6 +217,7 @@ class OffsetCommits:
                 metadata=each.metadata,
                 committed_at_ms=now_ms,
                 expires_at_ms=expires_at_ms,
+                topic_id=topic_ids.get(each.topic, b""),
             )
             changes.append((each.topic, each.partition, committed))
         return changes, errors

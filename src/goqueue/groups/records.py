@@ -1,7 +1,8 @@
 """The records of `__consumer_offsets`, from which a coordinator is rebuilt.
 
 Committed offsets follow Kafka's public layout, so that any tool that reads the topic understands
-them. Membership has keys that no Kafka version uses, so the same tools skip it. The topic is
+them. The id of the topic follows after the last field, which readers of that layout do not look
+at. Membership has keys that no Kafka version uses, so the same tools skip it. The topic is
 compacted: the last value of a key is the state, a missing value deletes it.
 """
 
@@ -14,7 +15,7 @@ import msgspec
 
 from goqueue.groups.binary import FieldReader, pack_string
 from goqueue.groups.results import CommittedOffset, GroupType
-from goqueue.model.errors import MalformedRequest
+from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 1_001
@@ -130,17 +131,26 @@ def encode_offset(committed: CommittedOffset) -> bytes:
     metadata = pack_string(committed.metadata)
     if committed.expires_at_ms >= 0:
         head = _EXPIRING_OFFSET_HEAD.pack(_EXPIRING_OFFSET_VALUE_VERSION, committed.offset)
-        return head + metadata + _TIMES.pack(committed.committed_at_ms, committed.expires_at_ms)
-    head = _OFFSET_HEAD.pack(_OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch)
-    return head + metadata + _INT64.pack(committed.committed_at_ms)
+        times = _TIMES.pack(committed.committed_at_ms, committed.expires_at_ms)
+    else:
+        head = _OFFSET_HEAD.pack(_OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch)
+        times = _INT64.pack(committed.committed_at_ms)
+    return head + metadata + times + committed.topic_id
 
 
 def decode_offset(value: bytes) -> CommittedOffset | None:
-    """Decode versions 0 to 3; `None` for a later version."""
+    """Decode versions 0 to 3; `None` if the value is damaged.
+
+    Raise UnsupportedVersion for a later version: taken for a deletion, it would lose the offset.
+    """
     try:
         reader = FieldReader(value)
         version = reader.int16()
-        if not 0 <= version <= _OFFSET_VALUE_VERSION:
+        if version > _OFFSET_VALUE_VERSION:
+            raise UnsupportedVersion.of_record(
+                "A committed offset", version=version, known=_OFFSET_VALUE_VERSION
+            )
+        if version < 0:
             return None
         return CommittedOffset(
             offset=reader.int64(),
@@ -148,6 +158,7 @@ def decode_offset(value: bytes) -> CommittedOffset | None:
             metadata=reader.string(),
             committed_at_ms=reader.int64(),
             expires_at_ms=reader.int64() if version == _EXPIRING_OFFSET_VALUE_VERSION else -1,
+            topic_id=reader.rest(),
         )
     except MalformedRequest:
         return None
@@ -166,6 +177,10 @@ def decode_member(value: bytes) -> MemberRecord | None:
 
 
 def _decode(value: bytes, decoder: msgspec.msgpack.Decoder[_Record]) -> _Record | None:
+    if value and value[0] > MEMBERSHIP_VALUE_VERSION:
+        raise UnsupportedVersion.of_record(
+            "A record of a group", version=value[0], known=MEMBERSHIP_VALUE_VERSION
+        )
     if not value or value[0] != MEMBERSHIP_VALUE_VERSION:
         return None
     try:

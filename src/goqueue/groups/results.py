@@ -84,6 +84,11 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     metadata: Text = ""
     committed_at_ms: int
     expires_at_ms: int = -1  # −1: by the retention of the group
+    topic_id: bytes = b""  # of the topic that it is an offset of; empty if it is not known
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it is an offset of this topic, and not of an earlier one of the same name."""
+        return not self.topic_id or self.topic_id == topic_id
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):

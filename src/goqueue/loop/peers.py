@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
+from goqueue.model.errors import GoQueueError, RequestTimedOut
+from goqueue.model.support import Support
 
 
 class PeerKind(IntEnum):
@@ -20,8 +25,7 @@ class PeerKind(IntEnum):
     APPEND = 5  # a call to the leader of a partition
     MARKER = 6  # a call to the leader of a partition that took part in a transaction
     TRANSACTIONS = 7  # a call to the coordinator of a transactional id
-    GROUPS = 8  # a call to the coordinator of a stream group
-    QUEUES = 9  # a call to the owner of a queue group's state
+    # 8, 9 and 12 are reserved: earlier versions sent them.
     SCHEDULES = 10  # a call to the owner of delayed messages
     SCHEMAS = 11  # a call to the owner of the schemas
     JOIN = 13  # a call: what a starting node needs of its cluster's metadata
@@ -32,6 +36,8 @@ class PeerKind(IntEnum):
     QUORUM_STATE = 18  # a call to the controller, for the progress of the voters
     OPERATION = 19  # a call of an operation to the node that owns its resource
     QUOTAS = 20  # a call to the controller: use of quotas, answered with shares
+    JOURNEYS = 21  # a call to the owner of a part of the journeys
+    LAG = 22  # a call to the leader of partitions: how far groups are behind
 
 
 class Contact(Enum):
@@ -56,6 +62,54 @@ class Answered(NamedTuple):
     body: memoryview
 
 
+T = TypeVar("T")
+
+# What decoders raise: of types, and of values that refer to others which are not there.
+_UNREADABLE = (
+    GoQueueError,
+    msgspec.MsgspecError,
+    ValueError,
+    LookupError,
+    RecursionError,
+    struct.error,
+)
+
+
+def _unknown_outcome(reason: str) -> GoQueueError:
+    """Return the error of a call that was answered, but in a form that this node cannot read."""
+    return RequestTimedOut(
+        f"A node has answered as another release does: {reason}. The call may have been carried "
+        "out; run the same release on all nodes."
+    )
+
+
+def read_answer(
+    called: Promise[Answered],
+    read: Callable[[Answered], T],
+    *,
+    unreadable: Callable[[str], GoQueueError] = _unknown_outcome,
+) -> Promise[T]:
+    """Return what `read` makes of the response to a call; it raises if it cannot decode it.
+
+    Whoever waits for a call must not wait for ever, whatever the other node has sent.
+    """
+    result: Promise[T] = Promise()
+
+    def answered(answer: Answered | None, error: Exception | None) -> None:
+        if answer is None:
+            result.settle(None, error)
+            return
+        try:
+            value = read(answer)
+        except _UNREADABLE as problem:
+            result.reject(unreadable(str(problem)))
+        else:
+            result.resolve(value)
+
+    called.then(answered)
+    return result
+
+
 # A handler gets the caller's node id, the head and a view of the body, valid until it returns.
 Handler = Callable[[int, bytes, memoryview], Promise[Answer]]
 NoticeHandler = Callable[[int, bytes, memoryview], None]
@@ -63,6 +117,13 @@ NoticeHandler = Callable[[int, bytes, memoryview], None]
 
 class Peers(Protocol):
     """Calls and notices between nodes."""
+
+    @property
+    def support(self) -> Support:
+        """What the release of this node supports."""
+
+    def support_of(self, node: int) -> Support | None:
+        """What the release of another node supports; None while it is not connected."""
 
     def locate(self, node: int, address: str) -> None:
         """Set the address of a node."""

@@ -73,8 +73,11 @@ class Cancellation:
         self._action: Callable[[], None] | None = None
 
     def on_cancel(self, action: Callable[[], None]) -> None:
-        """Call `action` on cancellation, replacing any action set before."""
-        self._action = action
+        """Call `action` on cancellation, replacing any action set before; at once if cancelled."""
+        if self.is_cancelled:
+            action()
+        else:
+            self._action = action
 
     def cancel(self) -> None:
         self.is_cancelled = True

@@ -1,4 +1,4 @@
-"""Work that must not overlap, run one piece after the other in the order of the requests."""
+"""Turns of the event loop: work in slices, and work that must not overlap."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import RequestTimedOut
 
 T = TypeVar("T")
+
+
+def turn(clock: Clock) -> Promise[None]:
+    """Return what resolves in the next turn of the event loop, for work in slices."""
+    next_turn: Promise[None] = Promise()
+    clock.call_soon(lambda: next_turn.resolve(None))
+    return next_turn
 
 
 class Turns:

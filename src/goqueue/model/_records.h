@@ -156,7 +156,7 @@ static inline problem_t take_record(const uint8_t **at, const uint8_t *end, bool
 }
 
 /* All records of a batch: as many as it announces, one after the other up to the last byte. */
-static problem_t check_all(const uint8_t *at, Py_ssize_t size, int64_t count, bool has_gaps,
+static inline problem_t check_all(const uint8_t *at, Py_ssize_t size, int64_t count, bool has_gaps,
                            int64_t base_timestamp, checked_t *checked) {
     const uint8_t *end = at + size;
     int64_t next_delta = 0;

@@ -18,6 +18,13 @@ from goqueue.model.decoding import searcher
 from goqueue.model.errors import InvalidAttribute
 
 PREFIX = "goqueue-"
+# Headers in which a record stores its sender's ids of the message, so that every way of reading
+# returns them, and so that recent ones can be read back from the log after a restart.
+MESSAGE_ID_HEADER = "sqs.id"
+DEDUPLICATION_HEADER = "sqs.dedup"
+# When a message was sent under that id, in milliseconds. A later stored duplicate, dead-lettered
+# or redriven, was not sent again.
+DEDUPLICATED_AT_HEADER = "sqs.dedup-at"
 PRIORITY_HEADER = "goqueue-priority"
 DELAY_HEADER = "goqueue-delay-ms"
 DELIVER_AT_HEADER = "goqueue-deliver-at"
@@ -162,3 +169,14 @@ def _parse_number(name: str, content: bytes | None, most: int) -> int:
 
 def _shown(content: bytes | None) -> str:
     return "null" if content is None else repr(content[:_TEXT_SHOWN])[1:]
+
+
+def header_text(headers: tuple[Header, ...], wanted: str) -> str | None:
+    """The text of a header, or None if it is absent or not text."""
+    for name, content in headers:
+        if name == wanted and content is not None:
+            try:
+                return content.decode()
+            except UnicodeDecodeError:
+                return None
+    return None

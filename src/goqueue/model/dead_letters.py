@@ -16,6 +16,8 @@ GROUP_HEADER = PREFIX + "group"
 REASON_HEADER = PREFIX + "reason"
 ATTEMPTS_HEADER = PREFIX + "attempts"
 TIME_HEADER = PREFIX + "time-ms"
+# What clients of share groups expect (KIP-1191); written beside the headers above.
+ERRORS_PREFIX = "__dlq.errors."
 # On a redriven message: the dead letter it was and the redrive job, as
 # topic/partition/offset/job.
 REDRIVEN_HEADER = "goqueue-redriven-from"
@@ -50,6 +52,18 @@ def write_origin(origin: Origin) -> tuple[Header, ...]:
     )
 
 
+def write_errors(origin: Origin) -> tuple[Header, ...]:
+    """Return the same, in the headers that clients of share groups expect."""
+    return (
+        (ERRORS_PREFIX + "topic", plain_name(origin.topic).encode()),
+        (ERRORS_PREFIX + "partition", b"%d" % origin.partition),
+        (ERRORS_PREFIX + "offset", b"%d" % origin.offset),
+        (ERRORS_PREFIX + "group", plain_name(origin.group).encode()),
+        (ERRORS_PREFIX + "delivery.count", b"%d" % origin.attempts),
+        (ERRORS_PREFIX + "message", origin.reason.encode()),
+    )
+
+
 def read_origin(headers: Iterable[Header]) -> Origin | None:
     """Parse the headers; None if the broker did not write this record as a dead letter.
 
@@ -75,7 +89,7 @@ def without_origin(headers: Iterable[Header]) -> tuple[Header, ...]:
     return tuple(
         (name, content)
         for name, content in headers
-        if not name.startswith(PREFIX) and name != REDRIVEN_HEADER
+        if not name.startswith((PREFIX, ERRORS_PREFIX)) and name != REDRIVEN_HEADER
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
+
+import msgspec
 
 from goqueue.model.errors import InvalidTopicName
 from goqueue.model.tenants import TopicName
@@ -18,6 +19,7 @@ DELIVERY_TOPIC = "__delivery"
 TRANSACTION_TOPIC = "__transaction_state"
 SCHEMAS_TOPIC = "__schemas"
 AUDIT_TOPIC = "__audit"
+JOURNEYS_TOPIC = "__journeys"
 INTERNAL_TOPICS = frozenset(
     {
         OFFSETS_TOPIC,
@@ -26,6 +28,7 @@ INTERNAL_TOPICS = frozenset(
         TRANSACTION_TOPIC,
         SCHEMAS_TOPIC,
         AUDIT_TOPIC,
+        JOURNEYS_TOPIC,
     }
 )
 
@@ -33,8 +36,9 @@ TOPIC_NAME_LENGTH_MAX = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One partition. It is the key of many tables, so its hash is that of compiled code."""
+
     topic: TopicName
     partition: int
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from goqueue.model.access import Access, Action, Resource
 from goqueue.model.names import TopicPartition
@@ -26,10 +26,20 @@ class Outcome(StrEnum):
     """How a delivery, or an undelivered message, ended for a group."""
 
     ACKED = "acked"
-    RETRIED = "retried"  # nacked, or its lease expired: it is delivered again
+    NACKED = "nacked"  # by its consumer; delivered again, or a dead letter after the last attempt
+    LEASE_EXPIRED = "lease_expired"  # the same, because the consumer did not settle it in time
+    REJECTED = "rejected"  # by its consumer, for good: it becomes a dead letter
+    ABORTED = "aborted"  # the transaction that acknowledged it was aborted: delivered again
     RELEASED = "released"  # delivered again without having been seen; the attempt does not count
     EXPIRED = "expired"  # its time to live was exceeded
     SKIPPED = "skipped"  # the record no longer exists, or cannot be read
+
+
+class Target(NamedTuple):
+    """Where the first message of a range was moved to; the others of the range follow it."""
+
+    partition: TopicPartition
+    offset: int  # -1 if it is not known
 
 
 class ObservedOperation(Protocol):
@@ -59,41 +69,101 @@ class Observer:
     # Partitions
 
     def stored(
-        self, partition: TopicPartition, offsets: Range, *, size: int, session: Session | None
+        self,
+        partition: TopicPartition,
+        offsets: Range,
+        *,
+        size: int,
+        session: Session | None,
+        batches: int = 1,
     ) -> None:
-        """The leader has written records of a producer. The session is not always known."""
+        """The leader has written records of a producer. The session is not always known.
+
+        A batch with records of several senders is reported in parts; its first part counts it.
+        """
 
     def replicated(self, partition: TopicPartition, offsets: Range) -> None:
         """Records are committed: all in-sync replicas have them."""
 
+    def fetched(self, topic: str, count: int, *, size: int, session: Session) -> None:
+        """This node has returned so many records of a topic to a client that reads by offsets."""
+
+    def deduplicated(self, partition: TopicPartition, offsets: Range) -> None:
+        """A producer has sent stored messages again, and they were not stored again."""
+
+    def retired(self, partition: TopicPartition, offsets: Range, *, reason: str) -> None:
+        """Messages were removed by retention, by a deletion of records, or with their topic."""
+
+    # Stream groups
+
+    def consumed(
+        self, group: str, partition: TopicPartition, offsets: Range, *, consumer: str
+    ) -> None:
+        """A group has committed an offset; the range begins at the one before, if it is lower."""
+
     # Queue groups
 
     def delivered(
-        self, group: str, partition: TopicPartition, ranges: Sequence[Range], *, consumer: str
+        self,
+        group: str,
+        partition: TopicPartition,
+        ranges: Sequence[Range],
+        *,
+        consumer: str,
+        attempt: int,
     ) -> None:
-        """Messages were delivered to a consumer."""
+        """Messages were delivered to a consumer, for the first time or again."""
 
     def settled(
-        self, group: str, partition: TopicPartition, ranges: Sequence[Range], *, outcome: Outcome
+        self,
+        group: str,
+        partition: TopicPartition,
+        ranges: Sequence[Range],
+        *,
+        outcome: Outcome,
+        due_ms: int = 0,
     ) -> None:
-        """Messages were acknowledged, returned or skipped, or have expired."""
+        """A delivery has ended, or messages have expired or cannot be delivered.
 
-    def dead_lettered(self, group: str, partition: TopicPartition, ranges: Sequence[Range]) -> None:
-        """Messages are in a dead-letter topic."""
+        Those that are delivered again are due at `due_ms`, in wall time.
+        """
 
-    def redriven(self, source: TopicPartition, ranges: Sequence[Range]) -> None:
-        """Dead letters are back in their original topic."""
+    def dead_lettered(
+        self,
+        group: str,
+        partition: TopicPartition,
+        ranges: Sequence[Range],
+        *,
+        reason: str,
+        target: Target,
+    ) -> None:
+        """Messages are in a dead-letter topic, one range after the other from `target` on."""
+
+    def redriven(self, source: TopicPartition, ranges: Sequence[Range], *, target: Target) -> None:
+        """Dead letters were moved back, one range after the other from `target` on."""
 
     # Schedules
 
-    def scheduled(self, log: TopicPartition, offsets: Range) -> None:
-        """Messages are stored in the schedule log until they are due."""
+    def scheduled(
+        self, log: TopicPartition, offsets: Range, *, due_ms: int, target: Target
+    ) -> None:
+        """Messages are stored in the schedule log until they are due.
 
-    def released(self, log: TopicPartition, ranges: Sequence[Range]) -> None:
-        """Scheduled messages are in their topics."""
+        The partition of the target is -1 if it is chosen later.
+        """
+
+    def released(self, log: TopicPartition, ranges: Sequence[Range], *, target: Target) -> None:
+        """Scheduled messages are in their topic, one range after the other from `target` on."""
 
     def cancelled(self, log: TopicPartition, ranges: Sequence[Range]) -> None:
         """Scheduled messages were cancelled."""
+
+    # Progress
+
+    def reported(self, log: TopicPartition, offset: int) -> None:
+        """The events of groups or schedules since the last call follow from the records of an
+        internal partition that end at an offset.
+        """
 
     # Calls
 
@@ -133,7 +203,11 @@ class Observer:
         """
 
     def throttled(self, session: Session, limit: str, wait_ms: int) -> None:
-        """A client has used up a quota, and has to wait."""
+        """A client has used up a quota, and has to wait, or is refused if `wait_ms` is 0.
+
+        The session of a rate is that of all connections which share it: it has no address, and the
+        client's id only if quotas name ids.
+        """
 
     # The node
 
@@ -147,6 +221,10 @@ class Observer:
 MESSAGE_EVENTS = (
     "stored",
     "replicated",
+    "fetched",
+    "deduplicated",
+    "retired",
+    "consumed",
     "delivered",
     "settled",
     "dead_lettered",
@@ -154,6 +232,7 @@ MESSAGE_EVENTS = (
     "scheduled",
     "released",
     "cancelled",
+    "reported",
 )
 CALL_EVENTS = ("called", "queried", "opened", "created", "denied", "authenticated")
 QUOTA_EVENTS = ("throttled",)
@@ -168,12 +247,44 @@ class Observers(Observer):
         for event in (*MESSAGE_EVENTS, *CALL_EVENTS, *QUOTA_EVENTS, *NODE_EVENTS):
             interested = [one for one in observers if overrides(one, (event,))]
             if interested:
-                setattr(self, event, _each([getattr(one, event) for one in interested]))
+                pass_on = _each_stored if event == "stored" else _each
+                setattr(self, event, pass_on([getattr(one, event) for one in interested]))
+
+
+def _each_stored(events: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    """Do as `_each` for the event of every write of a producer.
+
+    Passing on arguments of any names would cost more than what most observers do with them.
+    """
+    if len(events) != 2:  # metrics and journeys
+        return _each(events)
+    first, second = events
+
+    def stored_by_both(
+        partition: TopicPartition,
+        offsets: Range,
+        *,
+        size: int,
+        session: Session | None,
+        batches: int = 1,
+    ) -> None:
+        first(partition, offsets, size=size, session=session, batches=batches)
+        second(partition, offsets, size=size, session=session, batches=batches)
+
+    return stored_by_both
 
 
 def _each(events: Sequence[Callable[..., None]]) -> Callable[..., None]:
     if len(events) == 1:
         return events[0]
+    if len(events) == 2:
+        first, second = events
+
+        def report_both(*args: Any, **named: Any) -> None:
+            first(*args, **named)
+            second(*args, **named)
+
+        return report_both
 
     def report(*args: Any, **named: Any) -> None:
         for event in events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -57,6 +58,8 @@ class Session(msgspec.Struct, frozen=True, array_like=True):
         return self.principal.removeprefix(USER_PREFIX)
 
 
+# How many records of a batch are whose, in the order of the records.
+Senders = Sequence[tuple[int, Session | None]]
 NOBODY = Session("")  # for what a node does itself
 # For operations that a node calls itself; no client can authenticate as this principal.
 NODE_PRINCIPAL = "Node:internal"

@@ -112,6 +112,11 @@ def tenant_of(name: str) -> str:
     return prefix_of(name)[1:-1]
 
 
+def tenant_of_resource(name: str) -> str:
+    """Return the tenant to which a resource of any kind belongs, a subject too."""
+    return tenant_of(scope_of(name).removeprefix(":."))
+
+
 def plain_name(name: str) -> str:
     """Return a name as the clients of its tenant see it."""
     return name[len(prefix_of(name)) :]

@@ -8,10 +8,10 @@ A `Partition` appends, reads and waits; its parts are `durability` (syncs and sn
 """
 
 from goqueue.partition.durability import Flush
-from goqueue.partition.opening import recover_partition, reopen_partition
+from goqueue.partition.opening import empty_state, recover_partition, reopen_partition
 from goqueue.partition.partition import Appended, Committed, Partition, PartitionState, Watcher
 from goqueue.partition.replica import NO_LEADER
-from goqueue.partition.rules import PartitionSettings
+from goqueue.partition.rules import KeyFiltering, PartitionSettings
 from goqueue.partition.transactions import OpenTransaction
 from goqueue.storage.index import AbortedSpans, AbortedTransaction
 
@@ -22,11 +22,13 @@ __all__ = [
     "Appended",
     "Committed",
     "Flush",
+    "KeyFiltering",
     "OpenTransaction",
     "Partition",
     "PartitionSettings",
     "PartitionState",
     "Watcher",
+    "empty_state",
     "recover_partition",
     "reopen_partition",
 ]

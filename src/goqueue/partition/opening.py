@@ -7,9 +7,11 @@ from collections.abc import Callable
 from goqueue.model.names import TopicPartition
 from goqueue.partition.history import History, cut_unsynced, saved_history
 from goqueue.partition.partition import Partition, PartitionState
+from goqueue.partition.producers import ProducersState
 from goqueue.partition.rules import PartitionSettings
 from goqueue.storage.disk import Disk
-from goqueue.storage.log import Log
+from goqueue.storage.log import Log, LogState
+from goqueue.storage.segment import SegmentState
 
 
 def recover_partition(
@@ -86,3 +88,9 @@ def reopen_partition(
         mark_dirty=mark_dirty,
         replica_mark=state.producers.high_watermark if is_replica else None,
     )
+
+
+def empty_state() -> PartitionState:
+    """The state of a partition that has never stored anything."""
+    segment = SegmentState(0, 0, 0, max_timestamp=-1, created_ms=0)
+    return PartitionState(LogState(0, [segment]), ProducersState(0, [], segment_base=0), [])

@@ -34,15 +34,17 @@ from goqueue.model.errors import (
 from goqueue.model.names import TopicPartition
 from goqueue.model.observer import Observer
 from goqueue.model.runs import Piece, gather_run
-from goqueue.model.session import Session
+from goqueue.model.session import Senders, Session
 from goqueue.partition.durability import Durability, write_error
 from goqueue.partition.history import History
 from goqueue.partition.producers import ProducersState
-from goqueue.partition.records_end import NoRecords, search_back
+from goqueue.partition.records_end import SLICE_BATCHES, NoRecords, search_back
 from goqueue.partition.replica import NO_LEADER, NO_LIMIT, Replica
 from goqueue.partition.retention import Retention
 from goqueue.partition.rules import PartitionSettings, RunLimits, check_produced, recompress
+from goqueue.partition.run_reports import report_batch, report_run
 from goqueue.storage.aborted import find_aborted
+from goqueue.storage.histogram import offset_at_time
 from goqueue.storage.index import AbortedTransaction
 from goqueue.storage.log import LogState, Slice
 from goqueue.storage.timestamps import find_newest, find_timestamp
@@ -206,10 +208,12 @@ class Partition:
         now_ms: int,
         payload: Buffer | None = None,
         session: Session | None = None,
+        senders: Senders = (),
     ) -> Appended:
         """Append a producer's batch, given as writable bytes; it is stamped in place.
 
-        `payload` is its records, decompressed, if the caller has them.
+        `payload` is its records, decompressed, if the caller has them. Who sent it is its
+        `session`, or several `senders`.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -218,13 +222,18 @@ class Partition:
         if header.producer_id >= 0:
             earlier = self.producers.check(header)
             if earlier is not None:
+                if self.observer is not None:
+                    offsets = (earlier.base_offset, earlier.last_offset + 1)
+                    self.observer.deduplicated(self.name, offsets)
                 timestamp_ms = earlier.timestamp_ms if settings.is_append_time else -1
                 return Appended(earlier.base_offset, earlier.last_offset, timestamp_ms)
             self.check_transaction(header)
         if settings.compression is not None and header.codec != settings.compression:
             batch = memoryview(recompress(batch, header, settings.compression))
         is_append_time = settings.is_append_time
-        return self.write(batch, now_ms=now_ms, is_append_time=is_append_time, session=session)
+        return self.write(
+            batch, now_ms=now_ms, is_append_time=is_append_time, session=session, senders=senders
+        )
 
     def check_transaction(self, header: BatchHeader) -> None:
         """Refuse a batch that does not fit the transactions open in this partition."""
@@ -244,6 +253,7 @@ class Partition:
         now_ms: int,
         is_append_time: bool = False,
         session: Session | None = None,
+        senders: Senders = (),
     ) -> Appended:
         """Append a batch that is already checked."""
         if self.is_following:
@@ -263,7 +273,10 @@ class Partition:
             raise
         if self.observer is not None and header.record_count and not header.is_control:
             offsets = (header.base_offset, header.next_offset)
-            self.observer.stored(self.name, offsets, size=len(batch), session=session)
+            if senders:
+                report_batch(self.observer, self.name, offsets, senders, size=len(batch))
+            else:
+                self.observer.stored(self.name, offsets, size=len(batch), session=session)
         return Appended(header.base_offset, header.last_offset, now_ms if is_append_time else -1)
 
     def run_limits(self, *, now_ms: int) -> RunLimits | None:
@@ -283,11 +296,12 @@ class Partition:
         pieces: list[Piece],
         *,
         now_ms: int,
-        session: Session | None = None,
+        senders: Sequence[Session] = (),
     ) -> bytes:
         """Append producers' batches that fit the `run_limits` with one write.
 
-        The result is their offsets as packed by `gather_run`.
+        The result is their offsets as packed by `gather_run`. `senders` are the sessions of the
+        pieces.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -300,9 +314,8 @@ class Partition:
         records = next_offset - end_offset
         self._note_written(epoch, end_offset, next_offset, size=len(run), records=records)
         if self.observer is not None:
-            self.observer.stored(
-                self.name, (end_offset, next_offset), size=len(run), session=session
-            )
+            whole = (end_offset, next_offset)
+            report_run(self.observer, self.name, whole, offsets, pieces, senders, size=len(run))
         return offsets
 
     def append_marker(
@@ -467,8 +480,15 @@ class Partition:
             )
         raise UnknownLeaderEpoch(f"Epoch {epoch} of {self.name} is not yet known here; retry.")
 
-    def read(self, offset: int, *, bytes_max: int, is_committed_only: bool = False) -> Slice | None:
-        """Return committed batches from `offset` on; None if there are none yet.
+    def read(
+        self,
+        offset: int,
+        *,
+        bytes_max: int,
+        is_committed_only: bool = False,
+        until_offset: int | None = None,
+    ) -> Slice | None:
+        """Return committed batches from `offset` on, before `until_offset`; None if there are none.
 
         With `is_committed_only` their transactions are ended too, but maybe aborted: `aborted_in`
         returns which.
@@ -480,12 +500,13 @@ class Partition:
             raise OffsetOutOfRange(self.name, offset, start=log.start_offset, end=until)
         if is_committed_only and self.transactions.first_unstable is not None:
             until = self.last_stable_offset
+        until = until if until_offset is None else min(until, until_offset)
         if offset >= until:
             return None
         try:
             return log.read(offset, bytes_max=bytes_max, until_offset=until)
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise self.unreadable(error, offset) from error
 
     def aborted_in(self, batches: Slice) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions with records in these batches."""
@@ -495,12 +516,19 @@ class Partition:
         try:
             return find_aborted(log, batches.offset, batches.end_offset)
         except OSError as error:
-            raise self.unreadable(error) from error
+            raise self.unreadable(error, batches.offset) from error
 
     def find_timestamp(self, timestamp: int, *, is_committed_only: bool = False) -> Record | None:
         until = self.last_stable_offset if is_committed_only else self.high_watermark
         try:
             return find_timestamp(self.log, timestamp, until_offset=until)
+        except OSError as error:
+            raise self.unreadable(error) from error
+
+    def offset_at_time(self, timestamp: int) -> int:
+        """Return the offset of the first batch with a record at least as new, or the end."""
+        try:
+            return offset_at_time(self.log, timestamp, until_offset=self.high_watermark)
         except OSError as error:
             raise self.unreadable(error) from error
 
@@ -511,22 +539,30 @@ class Partition:
         except OSError as error:
             raise self.unreadable(error) from error
 
-    def records_end(self) -> int:
+    def records_end(self, *, batches_max: int = SLICE_BATCHES) -> int:
         """Return the offset after the last record below the high watermark.
 
         Markers and records of aborted transactions do not count; those of open transactions do. A
-        group that has committed this offset, or a later one, has nothing left to read.
+        group that has committed this offset, or a later one, has nothing left to read. The result
+        may be too large until `without_records` is whole.
         """
         try:
-            found = search_back(self.log, self.high_watermark, self.without_records)
+            self.without_records = search_back(
+                self.log, self.high_watermark, self.without_records, batches_max=batches_max
+            )
         except OSError as error:
             raise self.unreadable(error) from error
-        self.without_records = found
-        return found.since
+        return self.without_records.since
 
-    def unreadable(self, error: OSError | CorruptBatch) -> GoQueueError:
-        """Return the error for a read that failed, on disk or because of a damaged batch."""
+    def unreadable(self, error: OSError | CorruptBatch, offset: int | None = None) -> GoQueueError:
+        """Return the error for a read that failed, on disk or because of a damaged batch.
+
+        What the disk cannot read from `offset` on counts as damage of this replica, so that an
+        intact one can take its place.
+        """
         if isinstance(error, OSError):
+            if offset is not None:
+                self.replica.note_failed_read(error, offset)
             return StorageFailed(f"Reading from {self.name} failed: {error.strerror}; retry.")
         # Another replica may have the batch intact.
         return NotLeader(self.name, NO_LEADER) if self.is_following else error

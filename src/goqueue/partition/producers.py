@@ -25,6 +25,7 @@ from goqueue.partition.transactions import OpenTransaction
 BATCHES_REMEMBERED = 5  # clients keep at most five requests in flight
 NO_MARKER = -1
 _SEQUENCE_MASK = 0x7FFFFFFF  # 31 bits, wrapping to 0
+_SEQUENCES_HALF = 1 << 30
 
 
 class WrittenBatch(NamedTuple):
@@ -46,6 +47,7 @@ class ProducerState(msgspec.Struct, array_like=True):
     marker_offset: int = NO_MARKER
     first_sequence: int = 0  # first of this epoch, as far as known here
     marker_ms: int = -1  # timestamp of the last marker
+    ended_sequence: int = NO_SEQUENCE  # last one before the last marker
 
     @property
     def last_sequence(self) -> int:
@@ -57,6 +59,12 @@ class ProducerState(msgspec.Struct, array_like=True):
         if self.batches and self.batches[-1].base_offset > self.marker_offset:
             return self.batches[-1].timestamp_ms
         return self.marker_ms
+
+    def has_ended(self, header: BatchHeader) -> bool:
+        """Return whether a transactional batch has numbers from before the last marker."""
+        if not header.is_transactional or self.ended_sequence == NO_SEQUENCE:
+            return False
+        return (self.ended_sequence - header.base_sequence) & _SEQUENCE_MASK < _SEQUENCES_HALF
 
 
 class ProducersState(msgspec.Struct, array_like=True):
@@ -102,15 +110,17 @@ class Producers:
     def find(self, header: BatchHeader) -> WrittenBatch | None:
         """Return the stored original of a batch, if it is one of the newest."""
         state = self._states.get(header.producer_id)
-        if state is not None and state.epoch == header.producer_epoch:
-            first, last = header.base_sequence, header.last_sequence
-            for batch in state.batches:
-                if batch.first_sequence == first and batch.last_sequence == last:
-                    return batch
-        return None
+        if state is None or state.epoch != header.producer_epoch or state.has_ended(header):
+            return None
+        return _find(state, header)
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
-        """Return the stored original of a duplicate batch; raise if it is out of order."""
+        """Return the stored original of a duplicate batch; raise if it is out of order.
+
+        A batch with the numbers of a transaction that has ended is not a duplicate: its producer
+        aborted without knowing what was stored, and reused the numbers for new records. They would
+        be missing from the next transaction if they were treated as stored.
+        """
         state = self._states.get(header.producer_id)
         if state is None:
             # A producer that is idle for long, or whose records are deleted, is dropped and
@@ -127,14 +137,19 @@ class Producers:
                     f"{header.base_sequence}; it must start with 0."
                 )
             return None
-        first, last = header.base_sequence, header.last_sequence
-        for batch in state.batches:
-            if batch.first_sequence == first and batch.last_sequence == last:
-                return batch
+        first = header.base_sequence
         expected = add_sequence(state.last_sequence, 1) if state.batches else 0
         if first == expected or (self.is_partial and not state.batches):
             return None
-        if _has_stored(state, first, last):
+        if state.has_ended(header):
+            raise OutOfOrderSequence(
+                f"Producer {header.producer_id} repeats sequence {first} of a transaction that has "
+                f"ended; {expected} is expected."
+            )
+        stored = _find(state, header)
+        if stored is not None:
+            return stored
+        if _has_stored(state, first, header.last_sequence):
             raise DuplicateSequence(
                 f"Producer {header.producer_id} repeats sequence {first}, which is already stored."
             )
@@ -169,6 +184,7 @@ class Producers:
         state.coordinator_epoch = marker.coordinator_epoch
         state.marker_offset = header.base_offset
         state.marker_ms = header.max_timestamp
+        state.ended_sequence = state.last_sequence
 
     def note(self, header: BatchHeader, *, now_ms: int) -> None:
         """Record a batch that was written."""
@@ -250,9 +266,18 @@ class Producers:
                 one.marker_offset,
                 one.first_sequence,
                 one.marker_ms,
+                one.ended_sequence,
             )
             for one in self._states.values()
         ]
+
+
+def _find(state: ProducerState, header: BatchHeader) -> WrittenBatch | None:
+    first, last = header.base_sequence, header.last_sequence
+    for batch in state.batches:
+        if batch.first_sequence == first and batch.last_sequence == last:
+            return batch
+    return None
 
 
 def _has_stored(state: ProducerState, first: int, last: int) -> bool:
@@ -261,7 +286,7 @@ def _has_stored(state: ProducerState, first: int, last: int) -> bool:
     A batch before the first one seen here may have been lost or refused before later ones were
     stored. Reporting it as a duplicate would make its producer consider it stored.
     """
-    if not state.batches or (state.last_sequence - last) & _SEQUENCE_MASK >= 1 << 30:
+    if not state.batches or (state.last_sequence - last) & _SEQUENCE_MASK >= _SEQUENCES_HALF:
         return False
     so_far = (state.last_sequence - state.first_sequence) & _SEQUENCE_MASK
     return (first - state.first_sequence) & _SEQUENCE_MASK <= so_far

@@ -21,9 +21,10 @@ from goqueue.storage.log import Log
 from goqueue.storage.segment import Segment
 from goqueue.storage.timestamps import records_of
 
-# Limit of one search. A log may end with any number of markers; the next search continues where
-# this one stopped, and until then the result is too large.
-SEARCH_BATCHES_MAX = 10_000
+# A log may end with any number of markers, so a search reads a slice of it; the next one continues
+# where this one stopped, and until then the result is too large.
+SLICE_BATCHES = 100
+SEARCH_BATCHES_MAX = 10_000  # in slices, for one request
 
 _base_offset = attrgetter("base_offset")
 
@@ -33,26 +34,34 @@ class NoRecords(NamedTuple):
 
     since: int
     until: int
+    is_whole: bool = False  # whether there is a record before it, or nothing
+
+    def is_end_of(self, until: int) -> bool:
+        """Whether a search back from an offset would find nothing else."""
+        return self.is_whole and self.until == until
 
 
-def search_back(log: Log, until: int, known: NoRecords) -> NoRecords:
+def search_back(
+    log: Log, until: int, known: NoRecords, *, batches_max: int = SLICE_BATCHES
+) -> NoRecords:
     """Return the range without records that ends at the high watermark `until`.
 
     `known` is the result of the previous search. It stays valid: records are only ever removed.
     """
-    since, batches_left = until, SEARCH_BATCHES_MAX
+    since, batches_left = until, batches_max
     while since > log.start_offset and batches_left > 0:
         if known.since < since <= known.until:
             since = known.since
             continue
         segment = log.segments[max(0, bisect_right(log.segments, since - 1, key=_base_offset) - 1)]
         begin, batches = _stretch(segment, since)
-        last = _last_record(log, segment, batches, begin=begin, until=until)
+        last = _last_record(log, segment, batches, since=since, until=until)
         if last is not None:
-            return NoRecords(min(last + 1, until), until)
+            return NoRecords(min(last + 1, until), until, is_whole=True)
         since = begin
         batches_left -= max(1, len(batches))
-    return NoRecords(max(since, log.start_offset), until)
+    is_whole = since <= log.start_offset
+    return NoRecords(max(since, log.start_offset), until, is_whole)
 
 
 def _stretch(segment: Segment, until: int) -> tuple[int, list[Located]]:
@@ -67,9 +76,11 @@ def _stretch(segment: Segment, until: int) -> tuple[int, list[Located]]:
 
 
 def _last_record(
-    log: Log, segment: Segment, batches: Sequence[Located], *, begin: int, until: int
+    log: Log, segment: Segment, batches: Sequence[Located], *, since: int, until: int
 ) -> int | None:
-    """Return the offset of the last record here that was not aborted."""
+    """Return the offset of the last record of these batches, which end at `since`, that was not
+    aborted.
+    """
     aborted: AbortedSpans | None = None
     for located in reversed(batches):
         header = located.header
@@ -77,7 +88,7 @@ def _last_record(
             continue
         if header.is_transactional:
             if aborted is None:
-                aborted = _aborted(log, begin, until)
+                aborted = _aborted(log, batches[0].header.base_offset, since, until)
             if aborted.cover(header):
                 continue
         offset = _last_offset(segment, located, header)
@@ -85,11 +96,12 @@ def _last_record(
     return None
 
 
-def _aborted(log: Log, begin: int, until: int) -> AbortedSpans:
+def _aborted(log: Log, begin: int, end: int, until: int) -> AbortedSpans:
+    """Return the aborted transactions with records from `begin` to `end`."""
     if not log.has_aborted(begin):
         return AbortedSpans()
-    # An uncommitted marker may still be lost with its leader.
-    return AbortedSpans(one for one in find_aborted(log, begin, until) if one.last_offset < until)
+    # A marker after the high watermark may still be lost with its leader.
+    return AbortedSpans(one for one in find_aborted(log, begin, end) if one.last_offset < until)
 
 
 def _last_offset(segment: Segment, located: Located, header: BatchHeader) -> int:

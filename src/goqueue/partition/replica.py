@@ -6,6 +6,7 @@ log, and the integrity of the replica. A part of `Partition`, whose fields it ch
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -142,7 +143,7 @@ class Replica:
         try:
             return log.read(offset, bytes_max=bytes_max, until_offset=log.end_offset)
         except OSError as error:
-            raise self._partition.unreadable(error) from error
+            raise self._partition.unreadable(error, offset) from error
 
     # The follower's part
 
@@ -247,8 +248,13 @@ class Replica:
         offsets = [one for one in known if one is not None and one >= log.start_offset]
         return min(offsets, default=None)
 
+    def note_failed_read(self, error: OSError, offset: int) -> None:
+        """Note as damage what the disk cannot read; other errors than EIO may be transient."""
+        if error.errno == errno.EIO:
+            self.note_damage(self._partition.log.safe_before(offset))
+
     def note_damage(self, offset: int) -> None:
-        """Note a read error reported by the disk at this offset."""
+        """Note that everything from this offset on must be fetched again."""
         known = self.first_damage
         self.damaged_from = offset if known is None else min(known, offset)
 

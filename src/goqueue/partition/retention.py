@@ -41,6 +41,7 @@ class Retention:
                 self.advance_start(start)
             finally:
                 log.start_offset = start
+            self._report(start_before, start, "retention")
         return expired
 
     def delete_before(self, offset: int) -> int:
@@ -53,8 +54,20 @@ class Retention:
             raise OffsetOutOfRange(
                 partition.name, target, start=partition.log.start_offset, end=end
             )
+        start_before = partition.log.start_offset
         self.advance_start(target)
+        self._report(start_before, partition.log.start_offset, "records deleted")
         return partition.log.start_offset
+
+    def report_deleted(self) -> None:
+        """Report that all messages are removed, because their topic is deleted."""
+        partition = self._partition
+        self._report(partition.log.start_offset, partition.high_watermark, "topic deleted")
+
+    def _report(self, first: int, end: int, reason: str) -> None:
+        partition = self._partition
+        if partition.observer is not None and not partition.is_following and end > first:
+            partition.observer.retired(partition.name, (first, end), reason=reason)
 
     def advance_start(self, offset: int) -> None:
         """Delete everything before `offset`, durably, with the state that depends on it."""

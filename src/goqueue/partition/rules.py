@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
@@ -42,6 +43,14 @@ FAULTS_MAX = 100  # records of a batch that an error lists individually
 RunLimits = tuple[int, int, int]  # bytes of a batch, its earliest timestamp and its latest
 
 
+class KeyFiltering(StrEnum):
+    """When filters of keys and trace ids are built, which make searches fast."""
+
+    OFF = "off"
+    SEARCH = "search"  # by the first search of what has none yet
+    ALWAYS = "always"  # and in the background
+
+
 @dataclass(slots=True)
 class PartitionSettings:
     """The settings of a topic as they apply to one of its partitions."""
@@ -54,6 +63,7 @@ class PartitionSettings:
     timestamp_after_ms_max: int = TIMESTAMP_AFTER_MAX_MS
     has_attributes: bool = True  # headers with the prefix "goqueue-" are interpreted
     has_schemas: bool = False  # records must conform to schemas of the registry
+    key_filters: KeyFiltering = KeyFiltering.SEARCH
 
     # Batches with a valid header and checksum are stored unchanged, several with one write. Small
     # segments would exceed their size by far.

@@ -18,6 +18,7 @@ from goqueue.runtime.tls.handshakes import Pace, Tls
 from goqueue.runtime.turns import Turns
 
 KAFKA = "kafka"
+GRPC = "grpc"
 # To clients that use HTTP without TLS; the same for all applications, because none is reached.
 PLAIN_HTTP_ANSWER = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -98,8 +99,15 @@ class ClientListeners:
     def _tls_of(self, protocol: str) -> Tls:
         assert self._tls is not None
         if protocol == KAFKA:
-            return Tls(self._tls.accept, self._pace)
-        return Tls(self._tls.accept_http, self._pace, plain_answer=PLAIN_HTTP_ANSWER)
+            return Tls(self._tls.accept, self._pace, revocations=self._tls.revocations)
+        if protocol == GRPC:
+            return Tls(self._tls.accept_grpc, self._pace, revocations=self._tls.revocations)
+        return Tls(
+            self._tls.accept_http,
+            self._pace,
+            plain_answer=PLAIN_HTTP_ANSWER,
+            revocations=self._tls.revocations,
+        )
 
 
 def rules_of(settings: Settings, listener: ListenerAddress) -> ListenerRules:
@@ -128,6 +136,13 @@ def warn_of_readable_credentials(settings: Settings) -> None:
 
 def _limits(settings: Settings, protocol: str) -> ConnectionLimits:
     listeners = settings.listeners
+    if protocol == GRPC:
+        return ConnectionLimits(
+            connections_max=listeners.grpc_connections_max,
+            connections_per_address_max=listeners.connections_per_address_max,
+            idle_timeout_ms=listeners.grpc_idle_timeout_ms,
+            receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
+        )
     if protocol != KAFKA:
         return ConnectionLimits(
             connections_max=listeners.http_connections_max,

@@ -14,6 +14,7 @@ from pathlib import Path
 from goqueue.model.errors import InvalidSettings
 
 FOLDER_MODE = 0o700
+RESTORING = "restoring"  # a file that exists while a backup is restored into the folder
 _log = logging.getLogger(__name__)
 
 _ELSEWHERE = "choose another directory with --data-dir"
@@ -23,12 +24,17 @@ _REMEDIES = {
     errno.EROFS: f"mount the file system for writing, or {_ELSEWHERE}",
     errno.ENOSPC: f"free space on the disk, or {_ELSEWHERE}",
     errno.EDQUOT: f"free space on the disk, or {_ELSEWHERE}",
-    errno.EIO: f"the disk may be broken, see the kernel's log (dmesg); or {_ELSEWHERE}",
+    errno.EIO: (
+        "the disk may be broken, see the kernel's log (dmesg). Copy the directory to another disk, "
+        "and restore from a backup what cannot be copied. To start without a partition that cannot "
+        "be read, move its folder away; without the commit journal, its file. Records that only "
+        "these have are then lost"
+    ),
 }
 
 
 @contextmanager
-def data_folder(folder: Path) -> Iterator[None]:
+def data_folder(folder: Path, *, is_restoring: bool = False) -> Iterator[None]:
     """Create and lock the data directory; a second node on it is refused."""
     with explained(folder):
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -36,6 +42,13 @@ def data_folder(folder: Path) -> Iterator[None]:
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock(fd, folder)
+        if not is_restoring and (folder / RESTORING).exists():
+            raise InvalidSettings(
+                [
+                    f"node.data_dir: the restore of a backup into {folder} was interrupted; run it "
+                    "again"
+                ]
+            )
         yield
     finally:
         os.close(fd)

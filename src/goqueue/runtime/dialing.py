@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from goqueue.broker.gate.request_metrics import UNMEASURED
 from goqueue.loop.peers import Contact
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
@@ -17,6 +18,7 @@ from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnecti
 from goqueue.runtime.tls.connections import TlsConnection
 from goqueue.runtime.tls.files import reason_of
 from goqueue.runtime.tls.nodes import NodeTls, shake_hands
+from goqueue.runtime.tls.revocations import Revocations
 from goqueue.runtime.turns import Turns
 from goqueue.wire.complaints import Complaints
 
@@ -71,6 +73,7 @@ class Dialer:
         self.complaints = Complaints(_log, logging.INFO)
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.turns: Turns | None = None  # There is only one connection.
+        self.measured = UNMEASURED
         self.unsent: UnsentBudget | None = None  # Limits on unread responses apply to clients only.
         self.receiving = ReceiveBudget(RECEIVE_BYTES_MAX, loop.time)
         self._caller = caller
@@ -99,6 +102,11 @@ class Dialer:
         if self._task is not None:
             self._task.cancel()
         if self._connection is not None:
+            self._connection.close()
+
+    def end_revoked(self, revoked: Revocations) -> None:
+        """Close the connection if the certificate of the other node is revoked."""
+        if self._connection is not None and revoked.has(self._connection.certificate()):
             self._connection.close()
 
     def forget(self, connection: SocketConnection) -> None:
@@ -158,6 +166,8 @@ class Dialer:
         self._connected_at = self.loop.time()
         kind = SocketConnection if self._tls is None else TlsConnection
         self._connection = kind(self, dialled, self._address[0])
+        if self._tls is not None:
+            self.end_revoked(self._tls.revocations())  # since the handshake began
 
     def _note_failure(self, error: OSError | TimeoutError) -> None:
         """Note a failed attempt; only a refusal proves that no process is listening."""

@@ -16,6 +16,8 @@ from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
     ASKING_ID,
     HANDSHAKE_FRAME_BYTES_MAX,
+    PROTOCOL_MAX,
+    PROTOCOL_MIN,
     Frame,
     Hello,
     take_frame,
@@ -112,7 +114,8 @@ class Discovery:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Hello:
         """The identity of the node there, after both have authenticated each other."""
-        handshake = CallerHandshake(self._credentials, Hello("", ASKING_ID), ASKING_ID)
+        me = Hello("", ASKING_ID, protocol_min=PROTOCOL_MIN, protocol_max=PROTOCOL_MAX)
+        handshake = CallerHandshake(self._credentials, me, ASKING_ID)
         _write(writer, handshake.begin())
         for _ in range(STEPS_MAX):
             step = handshake.receive(await _read_frame(reader))

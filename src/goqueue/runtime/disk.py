@@ -50,17 +50,21 @@ class LocalFile:
 
     def read(self, position: int, length: int) -> bytes:
         fd = self.fileno()
-        data = os.pread(fd, length, position)
-        if len(data) == length or not data:
-            return data
-        parts = [data]
-        got = len(data)
-        while got < length:
-            data = os.pread(fd, length - got, position + got)
-            if not data:
-                break
-            parts.append(data)
-            got += len(data)
+        try:
+            data = os.pread(fd, length, position)
+            if len(data) == length or not data:
+                return data
+            parts = [data]
+            got = len(data)
+            while got < length:
+                data = os.pread(fd, length - got, position + got)
+                if not data:
+                    break
+                parts.append(data)
+                got += len(data)
+        except OSError as error:
+            # Where the disk is broken it must be known which file that concerns.
+            raise OSError(error.errno, error.strerror, self.path) from None
         return b"".join(parts)
 
     def read_at_once(self, position: int, length: int) -> bytes | None:

@@ -10,12 +10,14 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from goqueue.broker.gate.request_metrics import UNMEASURED
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import ListenerRules
 from goqueue.runtime.budgets import ReceiveBudget, UnsentBudget
 from goqueue.runtime.sockets import SHARED_BUFFER_BYTES, Connect, SocketConnection
 from goqueue.runtime.tls.connections import TlsConnection
 from goqueue.runtime.tls.handshakes import Handshakes, Tls
+from goqueue.runtime.tls.revocations import NONE_REVOKED, Revocations
 from goqueue.runtime.turns import Turns
 from goqueue.wire.complaints import Complaints
 
@@ -23,7 +25,14 @@ BUFFER_IDLE_SECONDS = 10
 ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_SECONDS = 1
 SWEEP_MS = 5_000
+REVOKED_PER_TURN = 50  # certificates compared with a new list: 3 ms
 SYSTEM_CHOICE = -1  # of a socket's send buffer
+
+# Why connections are refused, in metrics
+CONNECTION_LIMIT = "connection_limit"
+ADDRESS_LIMIT = "address_limit"
+QUOTA = "quota"
+HANDSHAKE = "handshake"
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +84,14 @@ class Listener:
             self._handshakes = Handshakes(
                 loop, tls, secured=self._secured, not_secured=self._not_secured
             )
+        self._revocations = NONE_REVOKED if tls is None else tls.revocations()
+        # Called when the list of revoked certificates has changed.
+        self.on_revocations: Callable[[Revocations], None] = lambda revoked: None
         self._socket: socket.socket | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         # Whether an address may open one more connection; None: any may.
         self.admits: Callable[[str], bool] | None = None
+        self.measured = UNMEASURED  # until the node gives its instruments
 
     @property
     def handshake_count(self) -> int:
@@ -162,12 +175,15 @@ class Listener:
     def _take(self, accepted: socket.socket, host: str) -> None:
         limits, count = self._limits, self._per_address.get(host, 0)
         taken = len(self.connections) + self.handshake_count
-        if taken >= limits.connections_max or 0 <= limits.connections_per_address_max <= count:
+        is_full = taken >= limits.connections_max
+        if is_full or 0 <= limits.connections_per_address_max <= count:
             _log.warning("refusing a connection from %s: the limit is reached", host)
+            self.measured.refused(CONNECTION_LIMIT if is_full else ADDRESS_LIMIT)
             accepted.close()
             return
         if self.admits is not None and not self.admits(host):
             self.complaints.tell(host, "refusing connections: its quota is used up")
+            self.measured.refused(QUOTA)
             accepted.close()
             return
         accepted.setblocking(False)
@@ -176,12 +192,18 @@ class Listener:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         self._per_address[host] = count + 1
         if self._handshakes is None:
-            self.connections.add(SocketConnection(self, accepted, host))
+            self._open(SocketConnection(self, accepted, host))
         else:
             self._handshakes.begin(accepted, host)
 
     def _secured(self, secured: ssl.SSLSocket, host: str) -> None:
         """Serve a connection after its handshake."""
+        assert self._handshakes is not None
+        certificate = secured.getpeercert(binary_form=True) or b""
+        if self._handshakes.tls.revocations().has(certificate):  # since the handshake began
+            secured.close()
+            self._not_secured(host, "turned away: its certificate is revoked")
+            return
         try:
             connection = TlsConnection(self, secured, host)
         except GoQueueError as error:  # Its certificate does not make it a client of this listener.
@@ -189,15 +211,41 @@ class Listener:
             self._not_secured(host, f"turned away: {error}")
             return
         self.complaints.settle(host)
+        self._open(connection)
+
+    def _open(self, connection: SocketConnection) -> None:
         self.connections.add(connection)
+        self.measured.opened.value += 1
 
     def _not_secured(self, host: str, reason: str) -> None:
         self._uncount(host)
         if reason:
+            self.measured.refused(HANDSHAKE)
             self.complaints.tell(host, f"{reason} (listener {self.rules.name})")
 
+    def _end_revoked(self) -> None:
+        """Close the connections of certificates that were revoked since the last time."""
+        if self._handshakes is None:
+            return
+        before, self._revocations = self._revocations, self._handshakes.tls.revocations()
+        if self._revocations is before:
+            return
+        if added := self._revocations.beyond(before):
+            self._end_some(added, list(self.connections))
+            self.on_revocations(added)
+
+    def _end_some(self, revoked: Revocations, left: list[SocketConnection]) -> None:
+        """Close connections of revoked certificates, a few in each turn: reading one takes long."""
+        for connection in left[:REVOKED_PER_TURN]:
+            if revoked.has(connection.certificate()):
+                _log.info("closing a connection of %s: its certificate is revoked", connection.host)
+                connection.close()
+        if later := left[REVOKED_PER_TURN:]:
+            self.loop.call_soon(self._end_some, revoked, later)
+
     def _sweep(self) -> None:
-        """Close connections that have been idle for too long."""
+        """Close connections that have been idle for too long, or whose certificate is revoked."""
+        self._end_revoked()
         now, idle_seconds_max = self.loop.time(), self._limits.idle_timeout_ms / 1000
         for connection in list(self.connections):
             connection.close_if_abandoned()

@@ -18,7 +18,9 @@ from collections.abc import Callable
 # Thresholds of the garbage collector: new objects before a collection, and collections of a younger
 # generation before one of the older. There are hardly any cycles. With Python's defaults, 700 and
 # 10, a few requests of a thousand messages cause a full collection, which blocks all requests.
-GC_THRESHOLDS = (50_000, 1, 20)
+# Python starts no full collection by itself, because only `look` knows how long the last one took.
+_NEVER = 1 << 30
+GC_THRESHOLDS = (50_000, 1, _NEVER)
 CHECK_SECONDS = 1.0
 GROWTH_BYTES = 32 << 20  # since the last collection; less is not worth another
 # A full collection runs only when the process has grown by this share since the last one, and after

@@ -12,8 +12,10 @@ from goqueue.loop.peers import Answered, Contact, Handler, NoticeHandler, PeerKi
 from goqueue.loop.promise import Promise
 from goqueue.model.compression import Buffer
 from goqueue.model.errors import RequestTimedOut
+from goqueue.model.support import SUPPORT, Support
 from goqueue.runtime.dialing import Dialer
 from goqueue.runtime.tls.nodes import NodeTls
+from goqueue.runtime.tls.revocations import Revocations
 from goqueue.wire.peers.calling import Calling
 from goqueue.wire.peers.frames import Hello
 from goqueue.wire.peers.handshake import Credentials
@@ -32,11 +34,13 @@ class PeerConnections:
         hello: Callable[[], Hello],
         credentials: Credentials | None,
         tls: NodeTls | None = None,
+        support: Support = SUPPORT,
     ) -> None:
         """Other nodes are authenticated by credentials, by TLS, or by both; one is required."""
         assert credentials is not None or tls is not None, "nodes must be authenticated"
         self.server = PeerServer(clock, hello, credentials)
         self.server.on_met = self._hurry
+        self.support = support
         self._loop = loop
         self._clock = clock
         self._random = random
@@ -47,6 +51,10 @@ class PeerConnections:
         self._dialers: dict[int, Dialer] = {}
         self._addresses: dict[int, str] = {}
         self._gone_listeners: list[Callable[[int], None]] = []
+
+    def support_of(self, node: int) -> Support | None:
+        calling = self._callings.get(node)
+        return None if calling is None else calling.support
 
     def locate(self, node: int, address: str) -> None:
         if self._addresses.get(node) == address:
@@ -70,6 +78,11 @@ class PeerConnections:
             tls=self._tls,
             on_gone=partial(self._tell_gone, node),
         )
+
+    def end_revoked(self, revoked: Revocations) -> None:
+        """Close the connections to nodes whose certificate is revoked."""
+        for dialer in self._dialers.values():
+            dialer.end_revoked(revoked)
 
     def call(
         self,

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import SystemRandom
+from typing import TYPE_CHECKING
 
+import msgspec
 import uvloop
 
 from goqueue.broker import Broker
@@ -23,10 +25,14 @@ from goqueue.broker.controller.formation import belongs_to_cluster
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.config import Address, SecuritySettings, Settings
 from goqueue.loop.promise import start
+from goqueue.metrics import Metric
+from goqueue.metrics import catalogue as metrics
 from goqueue.model import compression
-from goqueue.model.errors import InvalidSettings
+from goqueue.model.errors import GoQueueError, InvalidSettings
 from goqueue.model.session import ListenerRules
+from goqueue.model.support import SUPPORT, release
 from goqueue.runtime.client_listeners import (
+    GRPC,
     KAFKA,
     ClientListeners,
     warn_of_readable_credentials,
@@ -36,27 +42,26 @@ from goqueue.runtime.cluster_secret import credentials_of
 from goqueue.runtime.data_folder import data_folder, explained
 from goqueue.runtime.discovery import Discovery
 from goqueue.runtime.disk import LocalDisk
+from goqueue.runtime.front_ends import grpc_bridge, http_applications, limits
 from goqueue.runtime.jwks import loader_of
 from goqueue.runtime.listening import ConnectionLimits, Listener
 from goqueue.runtime.logs import set_up_logging
+from goqueue.runtime.measuring.node import NodeMeasuring
 from goqueue.runtime.memory import MemoryKeeper
 from goqueue.runtime.peers import PeerConnections
+from goqueue.runtime.sockets import Connect
 from goqueue.runtime.tls.clients import ClientTls
 from goqueue.runtime.tls.expiry import ExpiryWarnings
 from goqueue.runtime.tls.handshakes import HandshakeLimits, Pace, Tls
 from goqueue.runtime.tls.nodes import NodeTls
-from goqueue.wire.carrier.application import Application, Hosts
-from goqueue.wire.carrier.front_end import Limits as HttpLimits
-from goqueue.wire.http.front_end import FrontEnd as HttpFrontEnd
-from goqueue.wire.http.operations import OPERATIONS
-from goqueue.wire.http.registry_operations import REGISTRY_PREFIX, registry_dialect
-from goqueue.wire.kafka.front_end import FrontEnd, Limits
-from goqueue.wire.peers.frames import Hello
+from goqueue.wire.carrier.application import Hosts
+from goqueue.wire.kafka.front_end import FrontEnd
+from goqueue.wire.peers.frames import PROTOCOL_MAX, PROTOCOL_MIN, Hello
 from goqueue.wire.peers.handshake import Credentials
-from goqueue.wire.sqs.dialect import SqsApplication
-from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
-from goqueue.wire.sqs.names import Site
-from goqueue.wire.sqs.operations import OPERATIONS as SQS_OPERATIONS
+
+if TYPE_CHECKING:
+    from goqueue.runtime.measuring.metrics_export import MetricsExport
+    from goqueue.runtime.measuring.traces_export import TracesExport
 
 _CARRIED = ("http", "registry", "sqs")  # the protocols over HTTP
 _INTERNAL = "internal"
@@ -85,6 +90,12 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
     started = time.perf_counter()
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
+    failures: list[GoQueueError] = []
+
+    def unable(error: GoQueueError) -> None:
+        failures.append(error)
+        stopping.set()
+
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stopping.set)
     disk = LocalDisk(
@@ -96,6 +107,7 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
     try:
         with explained(Path(settings.node.data_dir)):
             node = _Node(loop, settings, disk, clock)
+            node.when_unable(unable)
             node.open()
     except Exception:
         # Wait for running work: a thread that outlives the event loop would log errors.
@@ -104,6 +116,7 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
     if not await _either(node.ready, stopping):
         await node.close()
         clock.close()
+        _raise_first(failures)
         return
     node.become_ready()
     keeper = MemoryKeeper(loop)
@@ -115,6 +128,13 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
     await node.close()
     clock.close()
     _log.info("stopped")
+    _raise_first(failures)
+
+
+def _raise_first(failures: list[GoQueueError]) -> None:
+    """End the process with the reason, if it was not stopped from outside."""
+    if failures:
+        raise failures[0]
 
 
 async def _either(wanted: asyncio.Event, other: asyncio.Event) -> bool:
@@ -139,19 +159,24 @@ class _Node:
         self.addresses: dict[str, str] = {}
         self.ready = asyncio.Event()
         self._settings = settings
+        self._support = msgspec.structs.replace(SUPPORT, release=release())
         self._clock = clock
-        random = SystemRandom()
-        self._peers: PeerConnections | None = None
-        self._discovery: Discovery | None = None
-        tls = NodeTls.of(settings.cluster)
+        random, pace = SystemRandom(), Pace(loop)
+        tls, client_tls = NodeTls.of(settings.cluster), ClientTls.of(settings)
         credentials: Credentials | None = None
-        is_alone = not settings.cluster.peers and settings.cluster.discovery is None
-        if is_alone:
+        self._peers: PeerConnections | None = None
+        if not settings.cluster.peers and settings.cluster.discovery is None:
             _check_alone(disk, settings)
         else:
             credentials = credentials_of(settings.cluster)
             self._peers = PeerConnections(
-                loop, clock, random, hello=self._hello, credentials=credentials, tls=tls
+                loop,
+                clock,
+                random,
+                hello=self._hello,
+                credentials=credentials,
+                tls=tls,
+                support=self._support,
             )
         self.broker = Broker(
             settings,
@@ -165,41 +190,94 @@ class _Node:
         if settings.security.oauth_jwks:
             load = loader_of(settings.security.oauth_jwks)
             self.broker.identities.tokens.load_with(load)
-        self._kafka = FrontEnd(
-            self.broker.local_gate, _limits(settings), advertised=self._advertised
-        )
-        self._applications = _http_applications(settings, self.broker)
-        hosts = Hosts(_names_of(settings))
-        for application in self._applications:
-            application.hosts = hosts
-            application.open_to(
-                settings.security.cors_origins, is_health_open=settings.security.open_health
-            )
-        pace = Pace(loop)
-        client_tls = ClientTls.of(settings)
-        carried = {
-            name: application.connect
-            for name, application in zip(_CARRIED, self._applications, strict=True)
-        }
-        self._listeners = ClientListeners(
-            loop, settings, {KAFKA: self._kafka.connect, **carried}, client_tls, pace
-        )
-        self._kafka.sending = self._listeners.kafka_turns
-        for one in self._listeners.all:
-            one.listener.admits = self._admits
+        self._serve_clients(loop, client_tls, pace)
         self._expiry = ExpiryWarnings(loop, _expiries(client_tls, tls))
         self._internal: Listener | None = None
+        self._discovery: Discovery | None = None
         if self._peers is not None:
             self._internal = _internal_listener(loop, settings, self._peers, tls, pace)
+            self._internal.on_revocations = self._peers.end_revoked
             if settings.cluster.discovery is not None:
                 self._discovery = _discovery(
                     loop, settings.cluster.discovery, self.broker.cluster, credentials, tls
                 )
+        self._measuring = self._measure(loop, client_tls, tls)
+        self._export(loop, random)
+
+    def _serve_clients(
+        self, loop: asyncio.AbstractEventLoop, tls: ClientTls | None, pace: Pace
+    ) -> None:
+        """Create the front ends, and the listeners through which clients reach them."""
+        settings, broker = self._settings, self.broker
+        self._kafka = FrontEnd(broker.local_gate, limits(settings), advertised=self._advertised)
+        self._applications = http_applications(settings, broker)
+        hosts = Hosts(_names_of(settings))
+        for application in self._applications:
+            application.hosts = hosts
+            application.open_to(
+                settings.security.cors_origins,
+                is_health_open=settings.security.open_health,
+                are_metrics_open=settings.security.open_metrics,
+            )
+        self._grpc = grpc_bridge(loop, settings, broker, self._clock)
+        connect: dict[str, Connect] = {KAFKA: self._kafka.connect, GRPC: self._grpc.connect}
+        for name, application in zip(_CARRIED, self._applications, strict=True):
+            connect[name] = application.connect
+        self._listeners = ClientListeners(loop, settings, connect, tls, pace)
+        self._kafka.sending = self._listeners.kafka_turns
+        for one in self._listeners.all:
+            one.listener.admits = self._admits
+
+    def _export(self, loop: asyncio.AbstractEventLoop, random: SystemRandom) -> None:
+        """Create what exports metrics and traces; most nodes export nothing."""
+        settings, broker = self._settings, self.broker
+        self._metrics_export: MetricsExport | None = None
+        if settings.metrics.exports:
+            from goqueue.runtime.measuring.metrics_export import ExportedNode, MetricsExport
+
+            node = ExportedNode(settings.node.id, lambda: broker.cluster_id)
+            scrape = broker.measuring.scraper.export
+            self._metrics_export = MetricsExport(
+                loop, self._clock, random, settings.metrics, node, scrape
+            )
+            self._metrics_export.measure(broker.metrics)
+        self._traces: TracesExport | None = None
+        if settings.journeys.otlp_endpoint and broker.journeys is not None:
+            from goqueue.runtime.measuring.traces_export import TracesExport
+
+            self._traces = TracesExport(loop, self._clock, random, broker)
+            broker.metrics.collect(self._traces.collect)
+
+    def _measure(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client_tls: ClientTls | None,
+        tls: NodeTls | None,
+    ) -> NodeMeasuring:
+        listeners = [one.listener for one in self._listeners.all]
+        expiries: dict[str, Callable[[], int]] = {}
+        if client_tls is not None:
+            encrypted = [one.name for one in self._listeners.all if one.settings.is_encrypted]
+            expiries = dict.fromkeys(encrypted, client_tls.not_after_ms)
+        if self._internal is not None:
+            listeners.append(self._internal)
+            if tls is not None:
+                expiries[_INTERNAL] = tls.not_after_ms
+        gauges: dict[Metric, Callable[[], int]] = {
+            metrics.SHARE_SESSIONS: lambda: len(self._kafka.share_sessions),
+            metrics.LISTENER_STREAMS: lambda: self._grpc.front.open_streams,
+        }
+        return NodeMeasuring(loop, self.broker, listeners, expiries, gauges)
 
     def _admits(self, host: str) -> bool:
         """Whether an address may open one more connection, by its quotas."""
         connected = sum(one.listener.count_of(host) for one in self._listeners.all)
         return self.broker.gate.admits(host, connected=connected)
+
+    def when_unable(self, unable: Callable[[GoQueueError], None]) -> None:
+        """Call `unable` with the reason if this node cannot follow its cluster any more."""
+        if self.broker.cluster is not None:
+            self.broker.cluster.quorum.on_unable = unable
 
     def open(self) -> None:
         """Open the data; `ready` resolves when the node can serve."""
@@ -218,6 +296,7 @@ class _Node:
         self._kafka.is_ready = False
         for application in self._applications:
             application.front.is_ready = False
+        self._grpc.front.is_ready = False
         self._listeners.accept()
         self.broker.cluster.when_trusted(self._prepare)
         if self._discovery is not None:
@@ -238,9 +317,16 @@ class _Node:
         """Serve all requests, because the node is now an accepted member of its cluster."""
         for application in self._applications:
             application.front.is_ready = True
+        self._grpc.front.is_ready = True
         self._kafka.become_ready()
         warn_of_readable_credentials(self._settings)
         self._expiry.start()
+        self._measuring.start()
+        self.broker.measuring.history.recorder.start()
+        if self._metrics_export is not None:
+            self._metrics_export.start()
+        if self._traces is not None:
+            self._traces.start()
 
     async def close(self) -> None:
         if self.broker.cluster is not None and self.ready.is_set():
@@ -248,6 +334,12 @@ class _Node:
             self.broker.cluster.retire(retired.set)
             await retired.wait()
         self._expiry.stop()
+        self._measuring.stop()
+        self.broker.measuring.history.recorder.stop()
+        if self._metrics_export is not None:
+            await self._metrics_export.stop()
+        if self._traces is not None:
+            await self._traces.stop()
         for one in self._listeners.of(KAFKA):
             one.listener.close()
         if self.ready.is_set():
@@ -255,6 +347,7 @@ class _Node:
                 answered = asyncio.Event()
                 application.stop(answered.set)
                 await answered.wait()
+            await self._grpc.stop()
         self._listeners.close()
         closed = asyncio.Event()
         self.broker.close(closed.set)
@@ -319,7 +412,13 @@ class _Node:
         return _join(wanted.host, wanted.port or int(bound.rpartition(":")[2]))
 
     def _hello(self) -> Hello:
-        return Hello(self.broker.cluster_id, self.broker.node_id)
+        return Hello(
+            self.broker.cluster_id,
+            self.broker.node_id,
+            protocol_min=PROTOCOL_MIN,
+            protocol_max=PROTOCOL_MAX,
+            support=self._support,
+        )
 
 
 def _audit_to_file(security: SecuritySettings, broker: Broker, clock: LoopClock) -> None:
@@ -379,44 +478,6 @@ def _raise_file_limit() -> int:
     return sys.maxsize if most == resource.RLIM_INFINITY else most
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        request_bytes_max=settings.listeners.request_bytes_max,
-        requests_in_flight_max=settings.listeners.requests_in_flight_max,
-        fetch_bytes_max=settings.fetch.bytes_max,
-        fetch_sessions_max=settings.fetch.sessions_max,
-        session_ms_max=settings.security.connections_max_reauth_ms,
-    )
-
-
-def _http_applications(settings: Settings, broker: Broker) -> tuple[Application, ...]:
-    """The HTTP API, the schema registry, which the API includes too, and the SQS front end."""
-    listeners = settings.listeners
-    limits = HttpLimits(
-        body_bytes_max=listeners.http_body_bytes_max,
-        receiving_bytes_max=listeners.receive_buffer_bytes_total_max,
-        receive_ms_max=listeners.http_receive_timeout_ms,
-        answer_bytes_max=listeners.http_answer_bytes_max,
-    )
-    mounted = {REGISTRY_PREFIX.strip("/"): registry_dialect(REGISTRY_PREFIX)}
-    gate = broker.gate
-    http = Application(HttpFrontEnd(gate, limits, OPERATIONS), mounts=mounted)
-    registry = Application(HttpFrontEnd(gate, limits, ()), registry_dialect())
-    front = SqsFrontEnd(gate, limits, SQS_OPERATIONS, _sqs_rules(settings))
-    return http, registry, SqsApplication(front)
-
-
-def _sqs_rules(settings: Settings) -> SqsRules:
-    sqs = settings.sqs
-    return SqsRules(
-        Site(sqs.region, sqs.account_id),
-        dict(sqs.access_keys),
-        sqs.message_bytes_max,
-        sqs.long_delays,
-        sqs.names_rest,
-    )
-
-
 def _expiries(
     client_tls: ClientTls | None, node_tls: NodeTls | None
 ) -> dict[str, Callable[[], int]]:
@@ -447,7 +508,9 @@ def _internal_listener(
             receive_bytes_total_max=listeners.receive_buffer_bytes_total_max,
         ),
         ListenerRules(_INTERNAL, is_encrypted=tls is not None, must_authenticate=True),
-        tls=None if tls is None else Tls(tls.accept, pace, NODE_HANDSHAKES),
+        tls=None
+        if tls is None
+        else Tls(tls.accept, pace, NODE_HANDSHAKES, revocations=tls.revocations),
         complaints=peers.server.complaints,
     )
 

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from goqueue.broker.gate.request_metrics import UNKNOWN_API, ListenerMetrics
 from goqueue.model.errors import GoQueueError
 from goqueue.model.session import ConnectedClient, ListenerRules
 from goqueue.runtime.budgets import MEMORY_WAIT_SECONDS_MAX, ReceiveBudget, UnsentBudget, memory_of
@@ -32,6 +33,9 @@ BUFFER_BYTES_MIN = 16 << 10
 # Memory from the system costs nothing before it is written to, unlike a bytearray of zeros.
 MAPPED_BUFFER_BYTES_MIN = 1 << 20
 KEPT_BUFFER_BYTES_MAX = 4 << 20  # a larger one is released as soon as its request is handled
+# What a client has sent while its quotas delayed it is received in small steps, one per turn, so
+# that others do not wait for it.
+DELAYED_STEP_BYTES = 64 << 10
 MEMORY_RETRY_SECONDS = 0.1
 JOINED_BYTES_MAX = 256 << 10
 GATHER_MAX = 64  # parts per system call
@@ -84,6 +88,7 @@ class Owner(Protocol):
     complaints: Complaints
     turns: Turns | None  # None if there are few connections, or they are encrypted
     unsent: UnsentBudget | None  # None for connections between nodes
+    measured: ListenerMetrics
 
     def forget(self, connection: SocketConnection) -> None: ...
 
@@ -101,7 +106,10 @@ class SocketConnection:
         "_outgoing",
         "_owner",
         "_protocol",
+        "_received",
+        "_sent",
         "_socket",
+        "_step_bytes",
         "_turns",
         "_unsent",
         "failure",
@@ -116,6 +124,8 @@ class SocketConnection:
         self._loop = owner.loop
         self._turns = owner.turns
         self._unsent = owner.unsent
+        self._received = owner.measured.received
+        self._sent = owner.measured.sent
         self._socket: socket.socket | None = connected
         self._fd = connected.fileno()
         self._buffer: bytearray | mmap.mmap = bytearray(0)
@@ -123,6 +133,7 @@ class SocketConnection:
         self._outgoing: deque[Part] = deque()
         self._is_writing = False
         self._is_reading = True
+        self._step_bytes = 0  # the most to receive at once; 0 if as much as fits
         self.is_waiting_for_memory = False
         self.receiving_since = (
             0.0  # when the first bytes of the request in the buffer were received
@@ -131,14 +142,14 @@ class SocketConnection:
         self.failure: Exception | None = None  # why it ended, unless one end closed it
         self.last_active = self._loop.time()
         self._protocol = owner.connect(
-            ConnectedClient(host, owner.rules, self._certificate()),
+            ConnectedClient(host, owner.rules, self.certificate()),
             send=self._send,
             close=self.close,
             unblock=self._unblock,
         )
         self._watch()
 
-    def _certificate(self) -> bytes:
+    def certificate(self) -> bytes:
         """The verified certificate of the client; empty without TLS."""
         return b""
 
@@ -146,6 +157,11 @@ class SocketConnection:
     def is_busy(self) -> bool:
         """Whether the client waits for a response, so that the connection is not idle."""
         return self._protocol.is_busy
+
+    @property
+    def _is_muted(self) -> bool:
+        """Whether the client has to wait as its quotas demand; not all protocols can delay it."""
+        return getattr(self._protocol, "is_muted", False)
 
     @property
     def buffer_bytes(self) -> int:
@@ -171,8 +187,9 @@ class SocketConnection:
         self._outgoing.clear()
         if self._unsent is not None:
             self._unsent.forget(self)
-        self._filled = 0
+        self._filled = self._step_bytes = 0
         self.release_buffer()
+        self._set_apart()
         self._owner.receiving.waited(self)
         if self._turns is not None:
             self._turns.take_back(self)
@@ -181,7 +198,7 @@ class SocketConnection:
 
     def close_if_abandoned(self) -> None:
         """Close a muted connection whose client is gone, which is otherwise noticed by reading."""
-        if self._socket is None or self._is_reading or not getattr(self._protocol, "is_muted", 0):
+        if self._socket is None or self._is_reading or not self._is_muted:
             return
         poll = select.poll()
         poll.register(self._fd, select.POLLRDHUP)
@@ -202,14 +219,24 @@ class SocketConnection:
         if self._buffer and not self._filled:
             self._owner.receiving.release(self)
             self._buffer = bytearray()
-            if self._turns is not None:
-                self._turns.set_apart(self._fd, is_apart=False)
+            self._set_apart()
+
+    def _set_apart(self) -> None:
+        """Receive by itself if it has a buffer of its own, or receives in steps."""
+        if self._turns is not None:
+            self._turns.set_apart(self._fd, is_apart=bool(self._buffer or self._step_bytes))
+
+    def _change_step(self, step_bytes: int) -> None:
+        if step_bytes != self._step_bytes:
+            self._step_bytes = step_bytes
+            self._set_apart()
 
     def received(self, buffer: memoryview, length: int, now: float) -> None:
         """Handle received data in the shared buffer, the end of the stream, or an error."""
         if self._socket is None:
             return  # It was closed earlier in the same turn.
         if length > 0:
+            self._received.value += length
             self.last_active = now
             self._handle(buffer, length)
         elif -length not in _AGAIN:
@@ -227,6 +254,7 @@ class SocketConnection:
             self._note_failure(OSError(-length, os.strerror(-length)))
             self.close()
         else:
+            self._sent.value -= len(answer) - length  # It was counted as a whole in this turn.
             self._queue([memoryview(answer)[length:]])
 
     def _watch(self) -> None:
@@ -247,8 +275,11 @@ class SocketConnection:
             return  # It was closed earlier in the same turn.
         is_shared = not self._buffer
         buffer = self._owner.shared_buffer if is_shared else memoryview(self._buffer)
+        free = buffer[self._filled :]
+        if self._step_bytes:
+            free = free[: self._step_bytes]
         try:
-            received = self._receive_into(buffer[self._filled :])
+            received = self._receive_into(free)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -257,7 +288,10 @@ class SocketConnection:
         if not received:
             self.close()
             return
+        self._received.value += received
         self.last_active = self._loop.time()
+        if self._step_bytes and received < len(free):
+            self._change_step(0)  # No more had arrived.
         self._handle(buffer, self._filled + received)
 
     def _handle(self, buffer: memoryview, filled: int) -> None:
@@ -266,6 +300,7 @@ class SocketConnection:
             used = self._protocol.receive(buffer[:filled])
         except GoQueueError as error:
             self._note_failure(error)
+            self._owner.measured.api(UNKNOWN_API).failed(error.code)
             self._owner.complaints.tell(self.host, f"closing the connection: {error}")
             self.close()
             return
@@ -298,8 +333,7 @@ class SocketConnection:
             self._buffer = mmap.mmap(-1, size) if is_mapped else bytearray(size)
             # Not to a part of the buffer itself, which would copy the rest once more.
             memoryview(self._buffer)[:filled] = rest
-            if self._turns is not None:
-                self._turns.set_apart(self._fd, is_apart=True)
+            self._set_apart()
         else:
             # The rest may lie in this very buffer: a view can be copied over itself.
             memoryview(self._buffer)[:filled] = rest
@@ -339,6 +373,8 @@ class SocketConnection:
         if self._is_reading:
             self._unwatch()
             self._is_reading = False
+            if self._is_muted:
+                self._change_step(DELAYED_STEP_BYTES)
 
     def _unblock(self) -> None:
         self._loop.call_soon(self._resume_reading)
@@ -359,9 +395,11 @@ class SocketConnection:
         if turns is not None and turns.is_holding and not self._is_writing:
             if len(parts) == 1 and isinstance(answer := parts[0], bytes):
                 self.last_active = turns.now
+                self._sent.value += len(answer)
                 turns.take(self._fd, self, answer)
                 return
             if held := turns.take_back(self):
+                self._sent.value -= len(held)
                 parts = [held, *parts]  # Earlier data is sent first.
         self.last_active = self._loop.time()
         if self._is_writing:
@@ -380,6 +418,7 @@ class SocketConnection:
             self._note_failure(error)
             self.close()
             return
+        self._sent.value += sent
         # The usual case: everything fits into the socket's buffer at once.
         if sent != len(data):
             self._queue([memoryview(data)[sent:]])
@@ -418,6 +457,7 @@ class SocketConnection:
             while self._outgoing and budget > 0:
                 sent = self._write_some()
                 budget -= sent
+                self._sent.value += sent
                 self._protocol.unsent_bytes -= sent
                 self.last_active = self._loop.time()
         except (BlockingIOError, InterruptedError):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from goqueue.model.tenants import tenant_of
 from goqueue.schemas.facts import GoneVersion, VersionFact
 from goqueue.schemas.formats import Reference, SchemaKind
 from goqueue.schemas.names import CONTEXT_DEFAULT, Subject, read_subject
@@ -71,6 +72,17 @@ class _Context:
     next_id: int = 1
 
 
+class TenantCounts:
+    """How much of the catalog a tenant uses; the default context of all is not counted."""
+
+    __slots__ = ("contexts", "text_length", "versions")
+
+    def __init__(self) -> None:
+        self.versions = 0
+        self.text_length = 0
+        self.contexts = 0
+
+
 class Catalog:
     """All versions, by subject, by id and by what they refer to."""
 
@@ -80,14 +92,23 @@ class Catalog:
         self._referrers: dict[_VersionKey, dict[_VersionKey, Version]] = {}
         self.version_count = 0
         self.text_length = 0  # of everything stored
+        self._by_tenant: dict[str, TenantCounts] = {}
 
     # Look-up
+
+    def counts_of(self, tenant: str) -> TenantCounts:
+        """Return how much of the catalog a tenant uses."""
+        return self._by_tenant.get(tenant) or TenantCounts()
 
     def has_context(self, context: str) -> bool:
         return context in self._contexts
 
     def contexts(self) -> list[str]:
         return [CONTEXT_DEFAULT, *sorted(self._contexts.keys() - {CONTEXT_DEFAULT})]
+
+    @property
+    def subject_count(self) -> int:
+        return len(self._subjects)
 
     def subjects(self) -> Iterator[Subject]:
         """Every subject that has a version, deleted or not, in a fixed order."""
@@ -134,6 +155,7 @@ class Catalog:
         for key in _referred(version):
             self._referrers.setdefault(key, {})[version.key] = version
         self.version_count += 1
+        self._counts(subject.context).versions += 1
 
     def remove(self, gone: GoneVersion) -> None:
         """Delete a version permanently, and its content if no other version has it."""
@@ -153,9 +175,10 @@ class Catalog:
         if not content.versions:
             self._forget_content(content)
         self.version_count -= 1
+        self._counts(version.subject.context).versions -= 1
 
     def raise_next_id(self, context: str, next_id: int) -> None:
-        known = self._contexts.setdefault(context, _Context())
+        known = self._context(context)
         known.next_id = max(known.next_id, next_id)
 
     def skip_ids(self, count: int) -> None:
@@ -163,8 +186,18 @@ class Catalog:
         for known in self._contexts.values():
             known.next_id += count
 
+    def _context(self, context: str) -> _Context:
+        known = self._contexts.get(context)
+        if known is None:
+            known = self._contexts[context] = _Context()
+            self._counts(context).contexts += 1
+        return known
+
+    def _counts(self, context: str) -> TenantCounts:
+        return self._by_tenant.setdefault(tenant_of(context[1:]), TenantCounts())
+
     def _content_of(self, context: str, fact: VersionFact) -> Content:
-        known = self._contexts.setdefault(context, _Context())
+        known = self._context(context)
         content = known.contents.get(fact.id)
         if content is None or content.guid != fact.guid:
             content = Content(
@@ -179,6 +212,7 @@ class Catalog:
             )
             known.contents[fact.id] = content
             self.text_length += len(content.text)
+            self._counts(context).text_length += len(content.text)
             known.by_guid.setdefault(fact.guid, content)
         known.next_id = max(known.next_id, fact.id + 1)
         return content
@@ -186,6 +220,7 @@ class Catalog:
     def _forget_content(self, content: Content) -> None:
         known = self._contexts[content.context]
         self.text_length -= len(content.text)
+        self._counts(content.context).text_length -= len(content.text)
         if known.contents.get(content.id) is content:
             del known.contents[content.id]
         if known.by_guid.get(content.guid) is content:

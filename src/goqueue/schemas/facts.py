@@ -8,11 +8,12 @@ away, and the id must still never be assigned to another.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from goqueue.model.batch import Record
+from goqueue.model.errors import UnsupportedVersion
 from goqueue.schemas.formats import Reference, SchemaKind
 
 FACT_VERSION = b"\x01"
@@ -129,7 +130,15 @@ def mode_key(subject: str) -> bytes:
     return _MODE_PREFIX + subject.encode()
 
 
+class _Kind(msgspec.Struct):
+    """What every entry has."""
+
+    type: str
+
+
 _decoder: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
+_kind_decoder = msgspec.msgpack.Decoder(_Kind)
+_KINDS = frozenset(one.__struct_config__.tag for one in get_args(Fact))
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -139,15 +148,34 @@ def to_record(change: Change, *, now_ms: int) -> Record:
 
 
 def read_record(key: bytes, value: bytes | None) -> Fact | Gone | None:
-    """Decode a record; None if only a later version of this software may understand it."""
+    """Decode a record; None if it deletes what is not known here.
+
+    Raise `UnsupportedVersion` for an entry of a later release: without it, ids could be assigned
+    twice.
+    """
     if value is None:
         return read_gone(key)
-    if value[:1] != FACT_VERSION:
-        return None
+    what = f"The entry {key[:100]!r} of the schema registry"
+    if value[:1] > FACT_VERSION:
+        raise UnsupportedVersion.of_record(what, version=value[0], known=FACT_VERSION[0])
     try:
-        return _decoder.decode(value[1:])
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise CorruptSchemaState(f"The value under {key[:100]!r} cannot be read: {error}") from None
+        if value[:1] == FACT_VERSION:
+            return _decoder.decode(value[1:])
+        problem = f"its version is {value[:1].hex()!r}"
+    except msgspec.DecodeError as error:
+        _check_kind(value, what)
+        problem = str(error)
+    raise CorruptSchemaState(f"{what} cannot be read: {problem}")
+
+
+def _check_kind(value: bytes, what: str) -> None:
+    """Raise if an entry that cannot be decoded is of a kind that only a later release has."""
+    try:
+        kind = _kind_decoder.decode(value[1:]).type
+    except msgspec.DecodeError:
+        return
+    if kind not in _KINDS:
+        raise UnsupportedVersion(f"{what} is of the unknown kind {kind[:50]!r}; upgrade this node.")
 
 
 def read_gone(key: bytes) -> Gone | None:

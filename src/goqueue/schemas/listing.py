@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
 from goqueue.schemas.catalog import Content, Version
+from goqueue.schemas.formats import SchemaKind
 from goqueue.schemas.names import Subject, matches_prefix
 from goqueue.schemas.registry import Registry, unknown_subject
 
@@ -19,6 +20,14 @@ def subjects(
             is_live = registry.has_subject(subject, with_deleted=False)
             if not is_live if only_deleted else is_live or with_deleted:
                 yield subject
+
+
+def overview(registry: Registry, subject: Subject) -> tuple[str, int, int, SchemaKind, int]:
+    """A subject's name, its newest version with id and kind, and how many versions it has."""
+    found = registry.catalog.versions(subject)
+    live = [one for one in found if not one.is_deleted]
+    newest = (live or found)[-1]
+    return str(subject), newest.number, newest.content.id, newest.content.kind, len(live)
 
 
 def version_numbers(

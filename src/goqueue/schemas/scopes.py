@@ -6,7 +6,8 @@ subjects of the default context; then from the global context, and then from the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from goqueue.model.errors import SchemaRefusal, SchemaRefused
-from goqueue.model.tenants import SubjectReference, Text
+from goqueue.model.tenants import SubjectReference, Text, tenant_of
 from goqueue.schemas.facts import ConfigFact, GoneConfig, GoneMode, ModeFact
 from goqueue.schemas.names import (
     CONTEXT_DEFAULT,
@@ -145,6 +146,7 @@ class Scopes:
     def __init__(self) -> None:
         self._configs: dict[str, Config] = {}
         self._modes: dict[str, Mode] = {}
+        self._by_tenant: Counter[str] = Counter()
 
     # Look-up
 
@@ -201,6 +203,10 @@ class Scopes:
             [name for name in self._modes if name.startswith(prefix)],
         )
 
+    def count_of(self, tenant: str) -> int:
+        """Return how many settings and modes a tenant has."""
+        return self._by_tenant[tenant]
+
     def check_room(self) -> None:
         if len(self._configs) + len(self._modes) >= SETTINGS_MAX:
             raise SchemaRefused(
@@ -211,6 +217,8 @@ class Scopes:
     # Changes
 
     def apply(self, fact: ConfigFact | ModeFact) -> None:
+        known: Mapping[str, object] = self._modes if isinstance(fact, ModeFact) else self._configs
+        self._by_tenant[_tenant(fact.subject)] += fact.subject not in known
         if isinstance(fact, ModeFact):
             self._modes[fact.subject] = Mode(fact.mode)
         else:
@@ -226,10 +234,9 @@ class Scopes:
             )
 
     def forget(self, gone: GoneConfig | GoneMode) -> None:
-        if isinstance(gone, GoneMode):
-            self._modes.pop(gone.subject, None)
-        else:
-            self._configs.pop(gone.subject, None)
+        known: dict[str, Any] = self._modes if isinstance(gone, GoneMode) else self._configs
+        if known.pop(gone.subject, None) is not None:
+            self._by_tenant[_tenant(gone.subject)] -= 1
 
 
 def merged(under: Tree | None, over: Tree | None) -> Tree | None:
@@ -272,6 +279,10 @@ def read_mode(text: str) -> Mode:
             SchemaRefusal.INVALID_MODE,
             "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE and IMPORT.",
         ) from None
+
+
+def _tenant(subject: str) -> str:
+    return tenant_of(read_subject(subject).context[1:])
 
 
 def _is_widest(subject: Subject) -> bool:

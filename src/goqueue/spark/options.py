@@ -15,8 +15,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.model.names import JOURNEYS_TOPIC
 from goqueue.spark.access import NAMES as ACCESS_NAMES
 from goqueue.spark.access import OPEN, Access, read_access
+from goqueue.spark.journeys.options import ALL_EVENTS, EventSelection, is_given, read_selection
+from goqueue.spark.journeys.options import NAMES as JOURNEY_NAMES
 from goqueue.spark.typed.options import NAMES as TYPING_NAMES
 from goqueue.spark.typed.options import TypingOptions, read_typing
 
@@ -76,9 +79,11 @@ class ReadOptions:
     group_prefix: str = GROUP_PREFIX_DEFAULT  # prefix of a generated group name
     typing: TypingOptions | None = None  # None: key and value are bytes
     access: Access = OPEN
+    events: EventSelection = ALL_EVENTS  # of the view `journeys`
 
 
-VIEWS = ("records", "batches", "audit")
+JOURNEYS = "journeys"
+VIEWS = ("records", "batches", "audit", JOURNEYS)
 _READ_NAMES = (
     "assign",
     "bootstrap.servers",
@@ -112,6 +117,7 @@ _READ_NAMES = (
     "topic",
     "view",
     *ACCESS_NAMES,
+    *JOURNEY_NAMES,
     *TYPING_NAMES,
 )
 # Consumer options that Kafka's own source refuses too, because it sets them itself.
@@ -133,7 +139,14 @@ _ENDING_NAMES = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 class OptionReader:
     """Reads options one by one and collects their errors."""
 
-    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        known: Sequence[str],
+        *,
+        decided_here: Mapping[str, str] = _DECIDED_HERE,
+    ) -> None:
+        self._decided_here = decided_here
         self._options = {name.lower(): value for name, value in options.items()}
         self.problems: list[str] = []
         spelled = {name.lower(): name for name in known}
@@ -148,8 +161,8 @@ class OptionReader:
             self.problems.append(f"There is no option {name!r}{hint}")
 
     def _check_consumer_option(self, name: str) -> None:
-        if name in _DECIDED_HERE:
-            self.problems.append(f"{name} is not supported: {_DECIDED_HERE[name]}.")
+        if name in self._decided_here:
+            self.problems.append(f"{name} is not supported: {self._decided_here[name]}.")
         if name.startswith(_SECURITY):
             self.problems.append(
                 f"{name} is not supported here; the options for TLS and SASL that are: "
@@ -293,13 +306,17 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
     `is_streaming` is None while that is unknown: then options of both tables and streams are valid.
     """
     reader = OptionReader(options, _READ_NAMES)
-    topics, pattern, assigned = _which_topics(reader)
+    view = reader.choice("view", VIEWS, VIEWS[0])
+    topics, pattern, assigned = _which_topics(reader, JOURNEYS_TOPIC if view == JOURNEYS else None)
+    events = read_selection(reader)
     start_default = LATEST if is_streaming else EARLIEST
     allowed = (EARLIEST,) if is_streaming is False else (EARLIEST, LATEST)
     start = _start(reader, "starting", allowed=allowed, default=start_default)
     strategy = reader.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     has_time = start.timestamp_ms is not None or bool(start.timestamps)
     start = replace(start, needs_match=has_time and strategy == "error")
+    if events.journal_from_ms is not None and start == Start(start_default):
+        start = Start(start_default, timestamp_ms=events.journal_from_ms)
     end = _start(reader, "ending", allowed=(LATEST,), default=LATEST)
     if is_streaming and reader.text(*_ENDING_NAMES) is not None:
         reader.problems.append("A stream has no end; leave the ending options out.")
@@ -319,7 +336,7 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
         has_headers=reader.flag("includeHeaders", default=False),
         fails_on_data_loss=reader.flag("failOnDataLoss", default=True),
         is_committed_only=isolation == "read_committed",
-        view=reader.choice("view", VIEWS, VIEWS[0]),
+        view=view,
         tasks_min=reader.number("minPartitions") or 0,
         records_per_task_max=reader.number("maxRecordsPerPartition"),
         split_bytes=reader.number("splitBytes", least=1 << 16) or SPLIT_BYTES_DEFAULT,
@@ -331,6 +348,7 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
         group_prefix=reader.text("groupIdPrefix") or GROUP_PREFIX_DEFAULT,
         typing=read_typing(reader, topics or tuple(assigned), access, bootstrap),
         access=access,
+        events=events,
     )
     least, most = found.trigger_offsets_min, found.trigger_offsets_max
     if least is not None and most is not None and least > most:
@@ -339,15 +357,19 @@ def read_options(options: Mapping[str, str], *, is_streaming: bool | None) -> Re
         )
     if found.typing is not None and found.view != VIEWS[0]:
         reader.problems.append("Only records have schemas; leave schema.registry out, or view.")
+    if view != JOURNEYS and is_given(reader):
+        reader.problems.append(f"{', '.join(JOURNEY_NAMES)} need the view {JOURNEYS}.")
     reader.raise_problems()
     return found
 
 
 def _which_topics(
-    reader: OptionReader,
+    reader: OptionReader, default: str | None
 ) -> tuple[tuple[str, ...], str | None, dict[str, tuple[int, ...]]]:
     subscribed, pattern = reader.text("subscribe", "topic"), reader.text("subscribePattern")
     assigned = reader.assigned()
+    if subscribed is None and not assigned and reader.text("subscribePattern", "assign") is None:
+        subscribed = default
     names = [name.strip() for name in (subscribed or "").split(",")]
     topics = tuple(dict.fromkeys(name for name in names if name))
     if sum(map(bool, (topics, pattern, reader.text("assign")))) != 1:

@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 from goqueue.client import LogClient, PartitionRange, Position, TopicView
 from goqueue.client.offsets import NO_OFFSET
-from goqueue.model.errors import InvalidRequest, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from goqueue.model.errors import (
+    AccessDenied,
+    InvalidRequest,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
 from goqueue.model.names import TopicPartition
 from goqueue.spark.options import EARLIEST, LATEST, ByPartition, ReadOptions, Start
 
@@ -194,12 +200,20 @@ def _named_partitions(named: ByPartition) -> set[TopicPartition]:
 
 
 def record_bytes(client: LogClient, seen: Snapshot) -> dict[TopicPartition, float]:
-    """Return the mean bytes on disk per record, where brokers report it."""
+    """Return the mean bytes on disk per record, where brokers report it.
+
+    They report sizes to those who may DESCRIBE the cluster, which a user that may read topics need
+    not have, and a user of a tenant never has. Reading does not depend on them.
+    """
     topics: dict[str, list[int]] = {}
     for one in seen.kept:
         topics.setdefault(one.topic, []).append(one.partition)
     sizes: dict[TopicPartition, int] = {}
-    for folder in client.nodes.log_dirs(topics) if topics else ():
+    try:
+        folders = client.nodes.log_dirs(topics) if topics else []
+    except AccessDenied:
+        folders = []
+    for folder in folders:
         for partition, size in folder.sizes.items():
             sizes[partition] = max(size, sizes.get(partition, 0))
     return {

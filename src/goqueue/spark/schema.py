@@ -80,7 +80,42 @@ AUDIT_COLUMNS: dict[str, DataType] = {
     "offset": LongType(),
     "timestamp": TimestampType(),
 }
-_COLUMNS = {"records": RECORD_COLUMNS, "batches": BATCH_COLUMNS, "audit": AUDIT_COLUMNS}
+JOURNEY_COLUMNS: dict[str, DataType] = {
+    "tenant": StringType(),
+    "topic": StringType(),
+    "topicId": StringType(),
+    "partition": IntegerType(),
+    "firstOffset": LongType(),
+    "endOffset": LongType(),
+    "count": LongType(),
+    "kind": StringType(),
+    "time": TimestampType(),
+    "lastTime": TimestampType(),
+    "node": IntegerType(),
+    "group": StringType(),
+    "consumer": StringType(),
+    "principal": StringType(),
+    "clientId": StringType(),
+    "listener": StringType(),
+    "reason": StringType(),
+    "attempt": IntegerType(),
+    "replicas": IntegerType(),
+    "bytes": LongType(),
+    "dueTime": TimestampType(),
+    "linkTenant": StringType(),
+    "linkTopic": StringType(),
+    "linkPartition": IntegerType(),
+    "linkOffset": LongType(),
+    "isRecovered": BooleanType(),
+    "journalPartition": IntegerType(),
+    "journalOffset": LongType(),
+}
+_COLUMNS = {
+    "records": RECORD_COLUMNS,
+    "batches": BATCH_COLUMNS,
+    "audit": AUDIT_COLUMNS,
+    "journeys": JOURNEY_COLUMNS,
+}
 
 _ARROW: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),

@@ -95,7 +95,7 @@ class GoQueueDataSource(Portable, DataSource):
         from goqueue.spark.sink.options import write_options
         from goqueue.spark.sink.writers import StreamWriter
 
-        return StreamWriter(write_options(self.options), schema, is_overwriting=overwrite)
+        return StreamWriter(write_options(self.options), schema)
 
 
 class TableReader(Portable, DataSourceReader):

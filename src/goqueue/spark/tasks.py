@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -24,15 +25,19 @@ class Task(InputPartition):
         self.wanted = wanted
 
 
-def _decoder(view: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _decoder(options: ReadOptions) -> Callable[..., Iterator[pa.RecordBatch]]:
     """Return what makes rows of batches."""
-    if view == "audit":
+    if options.view == "journeys":
+        from goqueue.spark.journeys.columns import journey_batches
+
+        return partial(journey_batches, selection=options.events)
+    if options.view == "audit":
         from goqueue.spark.audit import audit_batches
 
         return audit_batches
     from goqueue.spark.columns import header_batches, record_batches
 
-    return header_batches if view == "batches" else record_batches
+    return header_batches if options.view == "batches" else record_batches
 
 
 def read_task(
@@ -46,6 +51,6 @@ def read_task(
     from goqueue.spark.reading import read_batches
 
     if isinstance(task, Task):
-        decode = _decoder(options.view)
+        decode = _decoder(options)
         batches = decode(read_batches(options, task.wanted), task.wanted, schema)
         yield from batches if step is None else step.apply(batches, task.wanted.partition)

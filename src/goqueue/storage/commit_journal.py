@@ -14,11 +14,13 @@ may fail during that too.
 A frame torn by a power failure was never acknowledged, but a frame that was corrupted later looks
 the same. A frame names its generation at both ends, so that a trace of it is left; if there is one
 the journal `is_suspect`, and only other nodes can show whether anything is missing. For the same
-reason each of the two headers is written twice, side by side.
+reason each of the two headers is written twice, side by side. What the disk cannot read counts as
+corrupted.
 """
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections import defaultdict
 from typing import NamedTuple
@@ -26,7 +28,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from goqueue.model.compression import Buffer
-from goqueue.storage.disk import Disk, File
+from goqueue.storage.disk import Disk, File, is_unreadable
 from goqueue.storage.segment import LOG_SUFFIX, segment_name
 
 LOG_KEY_BYTES = 20
@@ -46,6 +48,7 @@ _END_KEY = b"GQ journal frame end"
 _GENERATION = struct.Struct(">Q")
 _SECTOR_BYTES = 512  # the smallest unit that a disk loses
 _GROWTH_BYTES = 1 << 20
+_PAGE_BYTES = 4096  # of which one byte is unreadable, all are
 
 
 class Tail(NamedTuple):
@@ -79,6 +82,12 @@ class CommitJournal:
         self.current = 0
 
     # After a crash
+
+    def check_readable(self) -> None:
+        """Raise if the disk cannot read a part of the journal, in which there may be records."""
+        for file in self._files:
+            if file.is_unreadable:
+                raise OSError(errno.EIO, "the commit journal cannot be read", file.path)
 
     @property
     def is_redone(self) -> bool:
@@ -178,13 +187,13 @@ class _JournalFile:
 
     def __init__(self, disk: Disk, path: str, file_bytes: int) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._file_bytes = file_bytes
         self._file: File | None = disk.open(path) if disk.exists(path) else None
         self._size = self._file.size() if self._file is not None else 0
         self._end = _FRAMES_START
         self._slot = 0
-        self.is_suspect = False
+        self.is_suspect = self.is_unreadable = False
         self.is_growing = False
         self.generation = 0
         for slot in range(2):
@@ -195,7 +204,7 @@ class _JournalFile:
         if self._is_header_due:
             self.generation = 1
             # An unused file has no header, or an incomplete one.
-            self.is_suspect = self._has_frames()
+            self.is_suspect = self.is_suspect or self._has_frames()
 
     @property
     def is_empty(self) -> bool:
@@ -216,7 +225,7 @@ class _JournalFile:
         frames: list[_Frame] = []
         if self._file is None or self._is_header_due:
             return frames
-        data = self._file.read(_FRAMES_START, self._size)
+        data = self._read(self._file, _FRAMES_START, max(_FRAMES_START, self._size))
         at: int | None = 0
         while at is not None:
             self._end = _FRAMES_START + at
@@ -261,24 +270,49 @@ class _JournalFile:
 
     def _has_frames(self) -> bool:
         """Return whether something was ever written where frames go."""
-        return self._file is not None and any(self._file.read(_FRAMES_START, _FRAME_HEAD_BYTES))
+        return self._file is not None and any(
+            self._read(self._file, _FRAMES_START, _FRAMES_START + _FRAME_HEAD_BYTES)
+        )
+
+    def _read(self, file: File, start: int, end: int) -> bytes:
+        """Read a part of the file; zeros stand for what the disk cannot read."""
+        try:
+            return file.read(start, end - start)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+        if end - start <= _PAGE_BYTES:
+            self.is_suspect = self.is_unreadable = True
+            return bytes(end - start)
+        middle = start + max(_PAGE_BYTES, (end - start) // 2 // _PAGE_BYTES * _PAGE_BYTES)
+        return self._read(file, start, middle) + self._read(file, middle, end)
 
     def write(self, frame: Buffer) -> None:
         self._reserve(self._end + len(frame)).write_durably(self._end, frame)
         self._end += len(frame)
 
     def empty(self) -> None:
-        """Start a new generation."""
+        """Start a new generation, in a new file if the disk cannot read the present one."""
+        if self.is_unreadable:
+            self._remove()
+            return
         file = self._reserve(_FRAMES_START)
         self._write_slot(file, 1 - self._slot, self.generation + 1)
         self._end = _FRAMES_START
         self.is_suspect = False
 
+    def _remove(self) -> None:
+        self._disk.remove(self.path)
+        self._disk.sync_folder("meta")
+        self._file, self._size, self._end, self._slot = None, 0, _FRAMES_START, 0
+        self.generation, self._is_header_due = 1, True
+        self.is_suspect = self.is_unreadable = False
+
     def _reserve(self, end: int) -> File:
         """Grow the file to at least `end`; overwriting is cheaper than growing later."""
         file = self._file
         if file is None:
-            file = self._file = self._disk.create(self._path)
+            file = self._file = self._disk.create(self.path)
         while end > self._size:
             self.grow()
         if self._is_header_due:
@@ -307,7 +341,7 @@ class _JournalFile:
     def _read_header(self, place: int) -> int:
         if self._file is None:
             return 0
-        data = self._file.read(place, _HEADER.size + _CHECKSUM.size)
+        data = self._read(self._file, place, place + _HEADER.size + _CHECKSUM.size)
         if len(data) < _HEADER.size + _CHECKSUM.size:
             return 0
         magic, version, generation = _HEADER.unpack_from(data)
@@ -336,7 +370,7 @@ def _redo_file(file: File, tails: list[Tail]) -> list[str]:
                 f"{tail.position}: durable bytes are missing."
             ]
         data = tail.data
-        if file.read(tail.position, len(data)) != data:
+        if not _has(file, tail):
             inside = min(size - tail.position, len(data))
             if inside:
                 file.overwrite(tail.position, data[:inside])
@@ -346,3 +380,13 @@ def _redo_file(file: File, tails: list[Tail]) -> list[str]:
     # Equal bytes may be only in the page cache, not on the disk.
     file.sync()
     return []
+
+
+def _has(file: File, tail: Tail) -> bool:
+    """Whether a file has these bytes; if it cannot be read, writing them may cure it."""
+    try:
+        return file.read(tail.position, len(tail.data)) == tail.data
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+        return False

@@ -6,9 +6,18 @@ operating system raises them.
 
 from __future__ import annotations
 
+import errno
 from typing import Protocol
 
 from goqueue.model.compression import Buffer
+
+# A bad sector, or a damaged file system.
+_UNREADABLE = frozenset({errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)})
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether the disk cannot read what it has stored."""
+    return error.errno in _UNREADABLE
 
 
 class File(Protocol):

@@ -27,7 +27,8 @@ from goqueue.storage.disk import Disk, File
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
-INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+KEYS_SUFFIX = ".keys"  # see `key_filters`
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, KEYS_SUFFIX)
 VERSION = 2
 NOT_KNOWN = -2
 
@@ -70,14 +71,14 @@ class Index:
         "_entry_bytes",
         "_file",
         "_is_in_memory",
-        "_path",
         "_pending",
         "_written",
+        "path",
     )
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._entry_bytes = self.entry.size + _CHECKSUM.size
         self._file: File | None = None
         self._written: int | None = None
@@ -127,7 +128,7 @@ class Index:
         size, unpack_from = self._entry_bytes, self.entry.unpack_from
         data = self._open().read(_HEADER_BYTES + low * size, (high - low) * size)
         if len(data) < (high - low) * size:
-            raise DamagedIndex(f"{self._path} ends early.")
+            raise DamagedIndex(f"{self.path} ends early.")
         after = bisect_right(
             range(high - low), target, key=lambda n: unpack_from(data, n * size)[by]
         )
@@ -135,6 +136,25 @@ class Index:
         for number in range(max(0, after - 1), min(after + 1, high - low)):
             self._unpack(data[number * size : (number + 1) * size], low + number)
         return low + after - 1
+
+    def pending_floor(self, target: int) -> Entry | None:
+        """Return the last entry whose first field is at most `target`, if it is in memory."""
+        number = bisect_right(self._pending, target, key=itemgetter(0)) - 1
+        return self._pending[number] if number >= 0 else None
+
+    def written_floor(self, file: File, target: int) -> Entry | None:
+        """Return the same of the entries in the file, for another thread, which has opened it."""
+        low, high = 0, max(0, file.size() - _HEADER_BYTES) // self._entry_bytes
+        found: Entry | None = None
+        while low < high:
+            middle = (low + high) // 2
+            data = file.read(_HEADER_BYTES + middle * self._entry_bytes, self._entry_bytes)
+            entry = self._unpack(data, middle)
+            if entry[0] <= target:
+                low, found = middle + 1, entry
+            else:
+                high = middle
+        return found
 
     @property
     def file(self) -> File | None:
@@ -207,8 +227,8 @@ class Index:
             self._file.retire()  # a thread may be about to sync it
         self._file, self._written = None, 0
         self._pending.clear()
-        if not self._is_in_memory and self._disk.exists(self._path):
-            self._disk.remove(self._path)
+        if not self._is_in_memory and self._disk.exists(self.path):
+            self._disk.remove(self.path)
 
     def forget_file(self) -> None:
         """Become an empty in-memory index: the file's name belongs to another index now."""
@@ -222,14 +242,14 @@ class Index:
         return self._written
 
     def _load(self) -> int:
-        if not self._disk.exists(self._path):
+        if not self._disk.exists(self.path):
             return 0
         file = self._open()
         count, excess = divmod(file.size() - _HEADER_BYTES, self._entry_bytes)
         if count < 0 or self._read_header(file) is None:
             self._file = None
             file.close()
-            self._disk.remove(self._path)
+            self._disk.remove(self.path)
             return 0
         if excess:
             file.truncate(_HEADER_BYTES + count * self._entry_bytes)
@@ -259,19 +279,19 @@ class Index:
     def _unpack(self, data: bytes, number: int) -> Entry:
         split = self.entry.size
         if len(data) < self._entry_bytes or data[split:] != _CHECKSUM.pack(crc32c(data[:split])):
-            raise DamagedIndex(f"Entry {number} of {self._path} is damaged.")
+            raise DamagedIndex(f"Entry {number} of {self.path} is damaged.")
         return self.entry.unpack_from(data)
 
     def _open(self) -> File:
         if self._file is None:
-            if self._disk.exists(self._path):
-                self._file = self._disk.open(self._path)
+            if self._disk.exists(self.path):
+                self._file = self._disk.open(self.path)
             else:
-                file = self._disk.create(self._path)
+                file = self._disk.create(self.path)
                 try:
                     file.append(self._pack_header(0, 0, 0))
                 except OSError:
-                    self._disk.remove(self._path)
+                    self._disk.remove(self.path)
                     raise
                 self._file = file
         return self._file
@@ -369,7 +389,7 @@ class TransactionIndex(Index):
     def seal_found(self) -> Seal | None:
         """Return the seal; unlike other indexes this one may be complete and empty."""
         count = self._count()
-        if not count and not self._disk.exists(self._path):
+        if not count and not self._disk.exists(self.path):
             return None
         found = self._read_header(self._open())
         return found if found is not None and found.entries == count else None

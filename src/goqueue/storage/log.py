@@ -100,15 +100,11 @@ class Slice(NamedTuple):
     length: int
     is_trusted: bool
     offset: int  # of the first batch
+    end_offset: int  # after the last batch
 
     @property
     def file(self) -> File:
         return self.segment.file
-
-    @property
-    def end_offset(self) -> int:
-        """Return the offset after the last batch."""
-        return self.segment.offset_at(self.position + self.length)
 
     def read(self) -> bytes:
         """Return the bytes of the batches, verified unless this process wrote them.
@@ -312,14 +308,16 @@ class Log:
     def damaged_from(self) -> int | None:
         """Return the first offset that a read found damaged; None if there is none.
 
-        Damage that no read has met is unknown here.
+        Damage that no read has met is unknown here. What begins before the start of the log counts
+        as long as it reaches beyond.
         """
         offsets = [
-            damage.place.offset
+            max(damage.place.offset, self.start_offset)
             for segment in self.segments
             if segment.damages
             for damage in segment.damages.values()
             if damage.place.offset >= self.start_offset
+            or (damage.resume or damage.end).offset > self.start_offset
         ]
         return min(offsets, default=None)
 
@@ -351,13 +349,26 @@ class Log:
         if end.position < start + header.size:
             end = Place(start + header.size, header.next_offset)
         segment.remember(end)
-        is_trusted = start >= segment.trusted_from
-        return Slice(segment, start, end.position - start, is_trusted, header.base_offset)
+        is_trusted, length = start >= segment.trusted_from, end.position - start
+        return Slice(segment, start, length, is_trusted, header.base_offset, end.offset)
+
+    def segments_from(self, offset: int) -> list[Segment]:
+        """Return the segment with an offset, and those after it."""
+        return self.segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
     def has_aborted(self, offset: int) -> bool:
         """Return whether there may be aborted transactions with records from `offset` on."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         return any(map(_aborted_count, self.segments[number:]))
+
+    def safe_before(self, offset: int) -> int:
+        """Return where to truncate the log if the disk cannot read what is at `offset`."""
+        segment = self.segments[max(0, bisect_right(self._bases, offset) - 1)]
+        try:
+            found = segment.place_of_page(offset).offset
+        except OSError:
+            found = segment.base_offset
+        return max(self.start_offset, found)
 
     def distrust(self, offset: int) -> None:
         """Verify again what is read from here: a reader may have received damaged bytes."""
@@ -440,7 +451,7 @@ class Log:
         # A sealed segment grows again even if nothing of it is dropped, so its seal must go.
         if offset < active.end_offset or active.is_sealed:
             try:
-                active.truncate(active.place_of(offset))
+                active.truncate(active.truncation_place(offset))
             finally:
                 self.end_offset = active.end_offset
         if self.cleaned_offset > self.end_offset:
@@ -469,7 +480,7 @@ class Log:
             finish_swap(self.disk, self.folder)
 
     def _write_start(self, offset: int) -> None:
-        _write_offset(self.disk, f"{self.folder}/{_START_FILE}", _START_MAGIC, offset)
+        write_start_offset(self.disk, self.folder, offset)
         self.start_offset = offset
 
     def close(self) -> LogState:
@@ -493,6 +504,11 @@ def _closed_file(disk: Disk, folder: str, state: SegmentState) -> File:
 def _read_offset(disk: Disk, path: str, magic: bytes) -> int:
     body = read_framed(disk, path, magic=magic, version=_VERSION, body=dict[str, int])
     return body["offset"] if body else 0
+
+
+def write_start_offset(disk: Disk, folder: str, offset: int) -> None:
+    """Record durably that everything before `offset` is deleted."""
+    _write_offset(disk, f"{folder}/{_START_FILE}", _START_MAGIC, offset)
 
 
 def _write_offset(disk: Disk, path: str, magic: bytes, offset: int) -> None:

@@ -29,13 +29,20 @@ from goqueue.model.errors import CorruptBatch
 from goqueue.model.runs import mark_run
 from goqueue.storage.damage import Damage, Located, Place, find_resume
 from goqueue.storage.disk import Disk, File
-from goqueue.storage.index import INDEX_SUFFIXES, NOT_KNOWN, DamagedIndex, SegmentIndexes
+from goqueue.storage.index import (
+    INDEX_SUFFIXES,
+    KEYS_SUFFIX,
+    NOT_KNOWN,
+    DamagedIndex,
+    SegmentIndexes,
+)
 
 LOG_SUFFIX = ".log"
 EPOCH_MAX = (1 << 31) - 1
 
 _INDEX_INTERVAL_BYTES = 4096
 _STARTS_MAX = 16  # readers of a segment that continue without a search
+_PAGE_BYTES = 4 << 10  # what a bad sector makes unreadable
 _WINDOW_BYTES_MIN = 8 << 10  # enough for the batches between two index entries
 _WINDOW_BYTES_MAX = 256 << 10
 _BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
@@ -218,6 +225,7 @@ class Segment:
         if self.is_sealed:
             self.indexes.offsets.unseal()
             self.is_sealed = False
+        self._remove_key_filters()
         self.file.truncate(place.position)
         self.size, self.end_offset = place
         self._starts.clear()
@@ -251,6 +259,7 @@ class Segment:
         if is_there:
             self.file.retire()
         self.indexes.remove()
+        self._remove_key_filters()
         if is_there:
             self._disk.remove(path)
 
@@ -259,6 +268,11 @@ class Segment:
         self.file.retire()
         self.indexes.forget_files()
         self.is_sealed = False
+
+    def _remove_key_filters(self) -> None:
+        stem, suffix, _ = self.file.path.rpartition(LOG_SUFFIX)
+        if suffix and self._disk.exists(stem + KEYS_SUFFIX):
+            self._disk.remove(stem + KEYS_SUFFIX)
 
     # Reads
 
@@ -290,12 +304,36 @@ class Segment:
             return self.damages[error.position].place
         return Place(self.size, self.end_offset) if located is None else located.place
 
+    def truncation_place(self, offset: int) -> Place:
+        """Like `place_of`, but by the index alone if the file cannot be read there.
+
+        That may be why it is truncated.
+        """
+        try:
+            return self.place_of(offset)
+        except OSError:
+            if offset == self.base_offset:
+                return Place(0, offset)
+            place = self.place_before(offset)
+            if place.offset != offset:
+                raise
+            return place
+
     def place_before(self, offset: int) -> Place:
         """Return the start of a batch that is not after the one that contains `offset`."""
         offsets = self.indexes.offsets
         if not len(offsets):
             self._ensure_indexes()
         entry = self._with_indexes(lambda: offsets.floor(offset - self.base_offset))
+        return self._indexed(entry)
+
+    def place_of_page(self, offset: int) -> Place:
+        """Return an indexed start of a batch before the page of the file that contains `offset`."""
+        start = self.place_before(offset).position // _PAGE_BYTES * _PAGE_BYTES
+        return self._indexed(self._with_indexes(lambda: self.indexes.offsets.floor(start, by=1)))
+
+    def _indexed(self, entry: tuple[int, ...] | None) -> Place:
+        """Return the place of an entry of the index by offset; without one, the segment's start."""
         if entry is None:
             return Place(0, self.base_offset)
         return Place(entry[1], self.base_offset + entry[0])
@@ -337,13 +375,6 @@ class Segment:
         """Return the bytes of one batch; None if they are damaged."""
         data = self.file.read(located.position, located.header.size)
         return data if is_intact(memoryview(data), located.header) else None
-
-    def offset_at(self, position: int) -> int:
-        """Return the offset of the batch that starts at a position; at the end, the next offset."""
-        if position >= self.size:
-            return self.end_offset
-        (offset,) = _OFFSET.unpack(self.file.read(position, _OFFSET.size))
-        return int(offset)
 
     def _batch_at(self, position: int, offset: int) -> Located | None:
         """Return the batch that starts at a position, accepted as in a scan; None otherwise."""

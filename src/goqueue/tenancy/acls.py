@@ -6,7 +6,8 @@ over every allowing one. What no rule allows is denied. Rules whose principal is
 members of the role.
 
 Rules are indexed by principal and then by name, so a check costs a few lookups however many there
-are. Results are cached until a rule changes.
+are. Results are cached until a rule or a role of the same tenant changes: these decide about its
+own resources only. Roles of the default tenant can decide about those of every tenant.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from goqueue.model.access import (
 from goqueue.model.errors import InvalidAcl
 from goqueue.model.names import INTERNAL_TOPICS
 from goqueue.model.session import USER_PREFIX
-from goqueue.model.tenants import plain_name, scope_of
+from goqueue.model.tenants import plain_name, scope_of, tenant_of, tenant_of_resource
 
 K = TypeVar("K")
 
@@ -78,6 +79,9 @@ class Who(NamedTuple):
 
     principal: str
     host: str
+
+
+_Question = tuple[str, str, Action, Resource]  # the principal, its address, and what it would do
 
 
 class _Masks:
@@ -162,8 +166,9 @@ class AccessControl:
         self._of_everybody: dict[ResourceKind, _Patterns] = {}
         self._pattern_uses: dict[tuple[ResourceKind, PatternKind, str], int] = {}
         self._roles: dict[str, frozenset[str]] = {}
-        self._roles_of: dict[str, tuple[str, ...]] = {}  # by member
-        self._cache: dict[tuple[str, str, Action, Resource], bool] = {}
+        self._roles_of: dict[tuple[str, str], tuple[str, ...]] = {}  # by member and tenant
+        self._cache: dict[_Question, bool] = {}
+        self._cached_of: dict[str, list[_Question]] = {}  # by the tenant of the resource
 
     # Changes
 
@@ -183,7 +188,7 @@ class AccessControl:
             del self._by_principal[key]
         if self._allows_without_rules:
             self._count_pattern(rule, is_added=is_added)
-        self._cache.clear()
+        self._forget(tenant_of_resource(rule.name))
 
     def _count_pattern(self, rule: Acl, *, is_added: bool) -> None:
         """Keep one entry for each pattern, whoever its rules are about."""
@@ -217,16 +222,29 @@ class AccessControl:
         self._change_members(name, self._roles.pop(name, frozenset()), frozenset())
 
     def _change_members(self, name: str, before: frozenset[str], after: frozenset[str]) -> None:
-        role = ROLE_PREFIX + name
+        role, tenant = ROLE_PREFIX + name, tenant_of(name)
         for member in before - after:
-            left = tuple(one for one in self._roles_of[member] if one != role)
+            left = tuple(one for one in self._roles_of[member, tenant] if one != role)
             if left:
-                self._roles_of[member] = left
+                self._roles_of[member, tenant] = left
             else:
-                del self._roles_of[member]
+                del self._roles_of[member, tenant]
         for member in after - before:
-            self._roles_of[member] = (*self._roles_of.get(member, ()), role)
+            known = self._roles_of.get((member, tenant), ())
+            self._roles_of[member, tenant] = (*known, role)
+        if tenant:
+            self._forget(tenant)
+        else:
+            self._forget_all()
+
+    def _forget(self, tenant: str) -> None:
+        """Forget the decisions about resources of a tenant."""
+        for question in self._cached_of.pop(tenant, ()):
+            del self._cache[question]
+
+    def _forget_all(self) -> None:
         self._cache.clear()
+        self._cached_of.clear()
 
     # Decisions
 
@@ -237,8 +255,9 @@ class AccessControl:
         known = self._cache.get(key)
         if known is None:
             if len(self._cache) >= CACHED_MAX:
-                self._cache.clear()
+                self._forget_all()
             known = self._cache[key] = self._allows(who, action, resource)
+            self._cached_of.setdefault(tenant_of_resource(resource.name), []).append(key)
         return known
 
     def _allows(self, who: Who, action: Action, resource: Resource) -> bool:
@@ -246,7 +265,7 @@ class AccessControl:
         kind, name = resource
         hosts = _hosts(who.host)
         allowed = 0
-        for principal in self.principals(who.principal):
+        for principal in self.principals(who.principal, tenant_of_resource(name)):
             patterns = self._by_principal.get((principal, kind))
             if patterns is None:
                 continue
@@ -262,9 +281,14 @@ class AccessControl:
                             allowed |= masks.allowed
         return bool(allowed & allowing) or self._has_no_rules(resource)
 
-    def principals(self, principal: str) -> Sequence[str]:
-        """Return the principals whose rules apply to one: itself, everybody, its roles."""
-        return (principal, ANY_PRINCIPAL, *self._roles_of.get(principal, ()))
+    def principals(self, principal: str, tenant: str) -> Sequence[str]:
+        """Return the principals whose rules about resources of a tenant apply to one.
+
+        They are itself, everybody, and its roles: those of other tenants are not looked at, so that
+        nobody makes the checks of others slower.
+        """
+        own = self._roles_of.get((principal, tenant), ()) if tenant else ()
+        return (principal, ANY_PRINCIPAL, *self._roles_of.get((principal, ""), ()), *own)
 
     def _has_no_rules(self, resource: Resource) -> bool:
         if not self._allows_without_rules or is_internal(resource):
@@ -272,9 +296,14 @@ class AccessControl:
         patterns = self._of_everybody.get(resource.kind)
         return patterns is None or not patterns.matching(resource.name)
 
-    def explain(self, who: Who, action: Action, resource: Resource) -> Verdict:
-        """Decide as `allows` does, and name the rule that decides."""
-        if who.principal in self.super_users:
+    def explain(
+        self, who: Who, action: Action, resource: Resource, *, shows_super_users: bool = True
+    ) -> Verdict:
+        """Decide as `allows` does, and name the rule that decides.
+
+        Without `shows_super_users`, decide as for a user that is none.
+        """
+        if shows_super_users and who.principal in self.super_users:
             return Verdict(True, Reason.SUPER_USER)
         for permission in (Permission.DENY, Permission.ALLOW):
             for rule in self._applying(who, action, resource, permission):
@@ -289,7 +318,7 @@ class AccessControl:
         """Yield the rules that allow, or deny, an action."""
         kind, name = resource
         is_deny = permission is Permission.DENY
-        for principal in self.principals(who.principal):
+        for principal in self.principals(who.principal, tenant_of_resource(name)):
             patterns = self._by_principal.get((principal, kind))
             for pattern, literal, by_host in () if patterns is None else patterns.all():
                 if not _matches(pattern, literal, name):
@@ -312,7 +341,7 @@ class AccessControl:
             return True
         allowing, denying = _ALLOWING_BITS[action], _DENYING_BITS[action]
         allowed, denied = _Cover(), _Cover()
-        for principal in self.principals(who.principal):
+        for principal in self.principals(who.principal, tenant_of_resource(scope)):
             patterns = self._by_principal.get((principal, kind))
             for pattern, name, by_host in () if patterns is None else patterns.all():
                 if scope_of(name) != scope:

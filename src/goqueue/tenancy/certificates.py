@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from goqueue.model.credentials import PrincipalRule
 from goqueue.model.errors import AuthenticationFailed
@@ -14,18 +14,27 @@ PATTERNS_MAX = 100
 _REFERENCE = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
 
 
-def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate in DER, as RFC 4514 writes it: `CN=...,OU=...,O=...`."""
+class ClientCertificate(NamedTuple):
+    """What of a certificate counts: its subject, and until when it is valid."""
+
+    subject: str  # as RFC 4514 writes it: `CN=...,OU=...,O=...`
+    expires_ms: int
+
+
+def read_certificate(certificate: bytes) -> ClientCertificate:
+    """Read a certificate in DER."""
     # Imported here, because only client certificates need it.
     from cryptography import x509
 
     try:
-        subject = x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
+        read = x509.load_der_x509_certificate(certificate)
+        subject = read.subject.rfc4514_string()
+        expires_ms = int(read.not_valid_after_utc.timestamp() * 1_000)
     except ValueError as error:
         raise AuthenticationFailed(f"The certificate cannot be read: {error}.") from error
     if not subject or len(subject) > SUBJECT_LENGTH_MAX or not subject.isprintable():
         raise AuthenticationFailed("The certificate has no usable subject.")
-    return subject
+    return ClientCertificate(subject, expires_ms)
 
 
 def name_of(subject: str, rules: tuple[PrincipalRule, ...]) -> str | None:

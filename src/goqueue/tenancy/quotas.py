@@ -19,6 +19,7 @@ from goqueue.model.quotas import (
     USER,
     Entity,
     tenant_entity,
+    tenant_limit,
 )
 
 MILLIONTHS = 1_000_000  # of a token: rates below one per second are whole numbers too
@@ -153,12 +154,12 @@ class QuotaTable:
         return self._of_one(IP, host)
 
     def tenant_limit(self, tenant: str, limit: str) -> float | None:
-        """Return a limit of a tenant, its own or the default; None if there is none."""
-        for name in (tenant, DEFAULT_NAME):
-            value = self._entries.get(tenant_entity(name), {}).get(limit)
-            if value is not None:
-                return value
-        return None
+        """Return a limit of a tenant: its own, the default, or its share of what all have."""
+        return tenant_limit(self._entries.get, tenant, limit)
+
+    def has_own_limit(self, tenant: str, limit: str) -> bool:
+        """Whether a limit is set for a tenant, or by default."""
+        return any(limit in self.get(tenant_entity(one)) for one in (tenant, DEFAULT_NAME))
 
     def _of_one(self, kind: str, name: str) -> list[AppliedLimit]:
         entity: Entity = ((kind, name),)

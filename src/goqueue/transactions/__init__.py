@@ -35,7 +35,9 @@ from goqueue.transactions.coordinator import Coordinator
 from goqueue.transactions.effects import Effect, Persist, Reply, Token, WriteMarkers
 from goqueue.transactions.limits import EPOCH_LAST
 from goqueue.transactions.patterns import is_match
+from goqueue.transactions.records import Standing
 from goqueue.transactions.refusals import unknown, unknown_query, unmapped
+from goqueue.transactions.transaction import Why
 from goqueue.transactions.views import (
     EpochOutcome,
     QueryView,
@@ -55,9 +57,11 @@ __all__ = [
     "Prepare",
     "QueryView",
     "Reply",
+    "Standing",
     "Token",
     "TransactionState",
     "TransactionView",
+    "Why",
     "WriteMarkers",
     "is_match",
     "unknown",

@@ -28,7 +28,7 @@ from goqueue.transactions.limits import (
 )
 from goqueue.transactions.records import NO_EPOCH, Standing
 from goqueue.transactions.refusals import concurrent, fenced, misplaced, unknown, unmapped
-from goqueue.transactions.transaction import Parked, Transaction
+from goqueue.transactions.transaction import Parked, Transaction, Why
 from goqueue.transactions.views import TransactionState, TransactionView
 
 Handle = Callable[[Transaction, Token, int], None]
@@ -68,6 +68,7 @@ class Coordinator(Epochs):
             # The producer that left it open is gone, or wants to discard it.
             is_own_wish = call.identity is not None
             standing = steps.fenced_off(standing, now_ms, is_own_wish=is_own_wish)
+            transaction.why = Why.REPLACED
             transaction.stage(standing)
         if standing.is_preparing:
 
@@ -200,6 +201,8 @@ class Coordinator(Epochs):
         if call.is_commit and standing.state is TransactionState.PREPARED:
             raise misplaced(call.transactional_id, "committed but by its epoch", standing.state)
         if standing.is_open:
+            if call.is_commit:
+                self.hold.check(now_ms)
             standing = steps.decided(standing, call, now_ms)
             transaction.stage(standing)
             self._answer_end(transaction, standing, call, token)
@@ -261,6 +264,7 @@ class Coordinator(Epochs):
         if identity is not None and standing.is_open and identity != standing.identity:
             raise fenced(transactional_id, identity)
         if standing.is_open:
+            transaction.why = Why.REQUESTED
             transaction.stage(steps.fenced_off(standing, now_ms))
         elif standing.state is not TransactionState.PREPARE_ABORT:
             raise misplaced(transactional_id, "aborted", standing.state)

@@ -91,6 +91,15 @@ class Epochs(QueryRegistry):
             raise unknown_query(query_id)
         return _view(query_id, query.durable)
 
+    def queries(self) -> list[QueryView]:
+        """Return every query."""
+        self._check_ready("*")
+        return [
+            _view(query_id, query.durable)
+            for query_id, query in self._queries.items()
+            if query.durable is not None
+        ]
+
     def _check_attempt(self, transactional_id: str) -> None:
         """Refuse to begin a query's transaction in a run that could not commit it."""
         attempt = read_attempt(transactional_id)
@@ -186,6 +195,7 @@ class Epochs(QueryRegistry):
         token: Token,
         now_ms: int,
     ) -> None:
+        self.hold.check(now_ms)
         named = dict(call.prepared)
         deciding = [self._prepared(name, identity) for name, identity in named.items()]
         for transaction, prepared in deciding:

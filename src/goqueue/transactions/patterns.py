@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from goqueue.model.errors import InvalidRegularExpression
 from goqueue.transactions.limits import PATTERN_LENGTH_MAX, PATTERN_MEMORY_BYTES_MAX
 
@@ -23,6 +21,9 @@ def _compile(pattern: str) -> Any:
         raise InvalidRegularExpression(
             f"A regular expression may have {PATTERN_LENGTH_MAX} characters."
         )
+    # Imported here, because few clients list by a pattern, and it takes some megabytes.
+    import re2
+
     options = re2.Options()
     options.max_mem = PATTERN_MEMORY_BYTES_MAX
     options.log_errors = False

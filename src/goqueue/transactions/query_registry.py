@@ -136,11 +136,11 @@ class QueryRegistry(TransactionRegistry):
     def next_deadline_ms(self) -> int | None:
         deadlines = (super().next_deadline_ms(), self._query_deadlines.next_ms())
         known = [one for one in deadlines if one is not None]
-        return min(known, default=None) if self._is_loaded else None
+        return min(known, default=None) if self.is_loaded else None
 
     def tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        while self._is_loaded and (name := self._query_deadlines.pop_due(now_ms)) is not None:
+        while self.is_loaded and (name := self._query_deadlines.pop_due(now_ms)) is not None:
             query = self._queries.get(name)
             if query is None:
                 continue
@@ -168,7 +168,7 @@ class QueryRegistry(TransactionRegistry):
 
     def _finish(self, now_ms: int) -> list[Effect]:
         effects = super()._finish(now_ms)
-        while self._touched_queries and self._is_loaded:
+        while self._touched_queries and self.is_loaded:
             query = next(iter(self._touched_queries))
             del self._touched_queries[query]
             self._advance(query, effects, now_ms)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from goqueue.model.errors import UnsupportedVersion
 from goqueue.model.names import ProducerIdentity, TopicPartition
 from goqueue.transactions.views import TransactionState
 
@@ -165,8 +166,8 @@ def encode_standing(standing: Standing) -> bytes:
 
 
 def decode_standing(value: bytes) -> Standing | None:
-    """Decode a value; `None` for one of another version."""
-    if not value or value[0] != VALUE_VERSION:
+    """Decode a value; `None` if it is damaged. Raise UnsupportedVersion for a later version."""
+    if not _is_readable(value, "The state of a transaction", VALUE_VERSION):
         return None
     try:
         return _decoder.decode(memoryview(value)[1:])
@@ -179,10 +180,17 @@ def encode_query(standing: QueryStanding) -> bytes:
 
 
 def decode_query(value: bytes) -> QueryStanding | None:
-    """Decode a value; `None` for one of another version."""
-    if not value or value[0] != QUERY_VALUE_VERSION:
+    """Decode a value; `None` if it is damaged. Raise UnsupportedVersion for a later version."""
+    if not _is_readable(value, "The state of a query", QUERY_VALUE_VERSION):
         return None
     try:
         return _query_decoder.decode(memoryview(value)[1:])
     except msgspec.DecodeError:
         return None
+
+
+def _is_readable(value: bytes, what: str, known: int) -> bool:
+    """Return whether a value has the known version; a later one must not pass for a deletion."""
+    if value and value[0] > known:
+        raise UnsupportedVersion.of_record(what, version=value[0], known=known)
+    return bool(value) and value[0] == known

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from goqueue.config import TransactionSettings
 from goqueue.model.errors import CoordinatorLoading, GoQueueError, InvalidRequest
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.tenants import tenant_of
 from goqueue.transactions import steps
 from goqueue.transactions.deadlines import Deadlines
 from goqueue.transactions.effects import Effect, Persist, Reply, WriteMarkers
+from goqueue.transactions.holds import CommitHold
 from goqueue.transactions.limits import FAILED_WRITE_REST_MS, TRANSACTIONAL_ID_LENGTH_MAX
 from goqueue.transactions.records import (
     Standing,
@@ -19,7 +23,7 @@ from goqueue.transactions.records import (
     encode_standing,
 )
 from goqueue.transactions.refusals import concurrent
-from goqueue.transactions.transaction import NO_WRITE, Transaction
+from goqueue.transactions.transaction import NO_WRITE, Transaction, Why
 from goqueue.transactions.views import TransactionState
 
 
@@ -35,19 +39,41 @@ class _Write:
 class TransactionRegistry:
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
+        self.hold = CommitHold()
         self._transactions: dict[str, Transaction] = {}
+        self._by_tenant: Counter[str] = Counter()
         self._producers: dict[int, Transaction] = {}  # by the producer id in `durable`
         self._deadlines = Deadlines()
         self._writes: dict[int, _Write] = {}
         self._last_write_id = NO_WRITE
         self._touched: dict[Transaction, None] = {}
-        self._is_loaded = False
+        self.is_loaded = False
+        # Called with every transaction that was committed or aborted, once that is in the log.
+        self.ended: Callable[[Standing, Why], None] = lambda standing, why: None
 
     def __contains__(self, transactional_id: str) -> bool:
         return transactional_id in self._transactions
 
     def __len__(self) -> int:
         return len(self._transactions)
+
+    def count_of(self, tenant: str) -> int:
+        """Return how many transactional ids a tenant has here."""
+        return self._by_tenant[tenant]
+
+    def open_since_ms(self) -> list[int]:
+        """Return when the open transactions have begun."""
+        standings = [one.durable for one in self._transactions.values()]
+        return [one.started_ms for one in standings if one is not None and one.is_open]
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether some decided commit is not known to be in all of its participants."""
+        return any(
+            standing is not None and standing.is_preparing and standing.is_committing
+            for one in self._transactions.values()
+            for standing in (one.current, one.durable)
+        )
 
     # Loading and resigning
 
@@ -64,7 +90,7 @@ class TransactionRegistry:
 
     def loaded(self, now_ms: int) -> list[Effect]:
         """Start after the replay: carry out decisions; open transactions continue or time out."""
-        self._is_loaded = True
+        self.is_loaded = True
         for transaction in self._transactions.values():
             self._touch(transaction)
         return self._finish(now_ms)
@@ -126,17 +152,20 @@ class TransactionRegistry:
             self._producers[standing.producer_id] = transaction
         transaction.has_asked = False
         is_preparing = standing is not None and standing.is_preparing
+        if before is not None and before.is_open and standing is not None and not standing.is_open:
+            self.ended(standing, transaction.why)
+            transaction.why = Why.PRODUCER
         transaction.unmarked = set(standing.partitions) if standing and is_preparing else set()
 
     # Time
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do. Get it again after every other call."""
-        return self._deadlines.next_ms() if self._is_loaded else None
+        return self._deadlines.next_ms() if self.is_loaded else None
 
     def tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        while self._is_loaded and (name := self._deadlines.pop_due(now_ms)) is not None:
+        while self.is_loaded and (name := self._deadlines.pop_due(now_ms)) is not None:
             transaction = self._transactions.get(name)
             if transaction is None:
                 continue
@@ -144,6 +173,7 @@ class TransactionRegistry:
             standing = transaction.current
             if standing is not None and self._time_is_over(transaction, standing, now_ms):
                 is_open = standing.is_open
+                transaction.why = Why.TIMEOUT
                 transaction.stage(steps.fenced_off(standing, now_ms) if is_open else None)
             self._touch(transaction)
         return [*effects, *self._finish(now_ms)]
@@ -191,7 +221,7 @@ class TransactionRegistry:
     def _finish(self, now_ms: int) -> list[Effect]:
         """The effects of all touched transactions."""
         effects: list[Effect] = []
-        while self._touched and self._is_loaded:
+        while self._touched and self.is_loaded:
             transaction = next(iter(self._touched))
             del self._touched[transaction]
             self._go_on(transaction, effects, now_ms)
@@ -250,7 +280,8 @@ class TransactionRegistry:
 
     def _forget_if_void(self, transaction: Transaction) -> None:
         if transaction.is_forgettable:
-            self._transactions.pop(transaction.transactional_id, None)
+            if self._transactions.pop(transaction.transactional_id, None) is not None:
+                self._by_tenant[tenant_of(transaction.transactional_id)] -= 1
             self._deadlines.set(transaction.transactional_id, None)
 
     def _open(self, transactional_id: str) -> Transaction:
@@ -258,11 +289,12 @@ class TransactionRegistry:
         if transaction is None:
             transaction = Transaction(transactional_id)
             self._transactions[transactional_id] = transaction
+            self._by_tenant[tenant_of(transactional_id)] += 1
         return transaction
 
     def check_ready(self) -> None:
         """Raise while the log has not been replayed completely."""
-        if not self._is_loaded:
+        if not self.is_loaded:
             raise CoordinatorLoading("The coordinator is loading its log; retry.")
 
     def _check_ready(self, transactional_id: str) -> None:

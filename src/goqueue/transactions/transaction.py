@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from goqueue.model.names import TopicPartition
 from goqueue.transactions.effects import Reply, Token
@@ -19,6 +20,15 @@ class Parked:
     token: Token
     until_ms: int
     run: Callable[[int], None]
+
+
+class Why(StrEnum):
+    """Why a transaction ends."""
+
+    PRODUCER = "producer"  # it has committed or aborted, or the epoch of its query has
+    REPLACED = "replaced"  # another run of the producer has begun
+    TIMEOUT = "timeout"
+    REQUESTED = "requested"  # somebody else aborts it
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +50,7 @@ class Transaction:
     finishing: list[Token] = field(default_factory=list)  # wait until all are marked
     parked: list[Parked] = field(default_factory=list)
     rest_until_ms: int = 0  # after a write that failed
+    why: Why = Why.PRODUCER  # it is being ended
 
     def stage(self, standing: Standing | None) -> None:
         self.current = standing

@@ -27,9 +27,11 @@ from .nemesis import Deed, Nemesis
 from .operations import Fault, History
 from .reading import TopicReader
 from .workloads.base import Logs, Site, Workload
+from .workloads.grpc import GrpcQueue
 from .workloads.logs import HttpSchedules, KafkaDelayed, KafkaLog
 from .workloads.offsets import HttpStream, KafkaOffsets
 from .workloads.queues import HttpQueue
+from .workloads.shares import KafkaShare
 from .workloads.sqs import SqsFifo, SqsStandard
 from .workloads.transactions import HttpTransactions, KafkaTransactions
 
@@ -38,6 +40,8 @@ WORKLOADS: tuple[type[Workload], ...] = (
     KafkaDelayed,
     HttpSchedules,
     HttpQueue,
+    GrpcQueue,
+    KafkaShare,
     SqsStandard,
     SqsFifo,
     KafkaTransactions,
@@ -207,6 +211,8 @@ class Machines:
             topics = self._admin.list_topics(timeout=2).topics
         except KafkaException:
             return 1
+        if not topics:  # A node that starts does not know any yet.
+            return 1
         topic = topics[chance.choice(sorted(topics))]
         partition = topic.partitions.get(chance.randrange(max(1, len(topic.partitions))))
         found = -1 if partition is None else int(partition.leader)
@@ -265,6 +271,7 @@ class Campaign:
             self._run()
         except AssertionError as error:
             # A node that does not start, or replicas that never get in sync, are findings too.
+            _log.exception("the campaign cannot go on")
             self._violate("cluster", "not whole", str(error))
         finally:
             self.site.over.set()

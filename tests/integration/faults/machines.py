@@ -20,6 +20,7 @@ FAKETIME_LIBRARIES = "**/faketime/libfaketime.so.1"
 DISK_BYTES = 64 << 20
 FILL_CHUNK_BYTES = 1 << 16
 KAFKA_PORT, HTTP_PORT, REGISTRY_PORT, INTERNAL_PORT, SQS_PORT = 9092, 8080, 8081, 7000, 9324
+GRPC_PORT = 9000
 SQS_KEY, SQS_SECRET = "campaign", "a-long-secret"
 # A link that is slow: packets are late where the kernel can do that, else there is little room.
 SLOW_LINKS = (
@@ -169,6 +170,7 @@ class MachineBroker(ClusterBroker):
         super().__init__(
             directory, settings, node_id=node_id, internal_port=INTERNAL_PORT, peers=peers
         )
+        self.http_port = HTTP_PORT
         self.network = network
         self.is_stopped = False
         self.clock_offset = 0
@@ -197,6 +199,10 @@ class MachineBroker(ClusterBroker):
     @property
     def sqs(self) -> str:
         return f"http://{self._host}:{SQS_PORT}"
+
+    @property
+    def grpc(self) -> str:
+        return f"{self._host}:{GRPC_PORT}"
 
     @property
     def is_alive(self) -> bool:
@@ -298,6 +304,7 @@ class MachineBroker(ClusterBroker):
         command += ["--listen-http", f"{self._host}:{HTTP_PORT}"]
         command += ["--listen-registry", f"{self._host}:{REGISTRY_PORT}"]
         command += ["--listen-sqs", f"{self._host}:{SQS_PORT}"]
+        command += ["--listen-grpc", self.grpc]
         command += ["--set", f"sqs.access_keys={SQS_KEY}:{SQS_SECRET}"]
         command += ["--join"] if self._has_lost_data else []
         command += ["--listen-internal", f"{self._host}:{INTERNAL_PORT}"]

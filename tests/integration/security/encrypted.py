@@ -1,4 +1,4 @@
-"""A node all of whose listeners require TLS and credentials."""
+"""Nodes all of whose listeners require TLS and credentials."""
 
 from __future__ import annotations
 
@@ -9,39 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.certificates import Authority, Files
+from tests.integration.cluster import Cluster, ClusterBroker
 from tests.integration.process import Broker
 
 ADMIN, ADMIN_PASSWORD = "admin", "planted-Admin-passw0rd"
 LISTENERS = ("--listen-kafka", "--listen-http", "--listen-registry", "--listen-sqs")
 
 
-class EncryptedBroker(Broker):
-    """A node with `sasl_ssl` everywhere, and a super user `ann` who is to be created."""
+class _Listeners(Broker):
+    """`sasl_ssl` everywhere."""
 
     scheme = "https"
-
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
-        self.authority = Authority(directory / "certificates")
-        self.files = self.new_certificate()
-        super().__init__(
-            directory,
-            {
-                "security.initial_admin": f"{ADMIN}:{ADMIN_PASSWORD}",
-                "security.super_users": "User:ann",
-                "security.tls_certificate": self.files.certificate,
-                "security.tls_key": self.files.key,
-                "groups.initial_rebalance_delay_ms": 0,
-                **(settings or {}),
-            },
-        )
-
-    @property
-    def ca_file(self) -> str:
-        return str(self.files.authorities)
-
-    def new_certificate(self) -> Files:
-        """Sign another certificate for the node, in the place of the one before."""
-        return self.authority.sign("node", "127.0.0.1", "localhost")
 
     def _command(self, ready_file: Path) -> list[str]:
         command = super()._command(ready_file)
@@ -49,6 +27,39 @@ class EncryptedBroker(Broker):
             at = command.index(flag) + 1
             command[at] = f"sasl_ssl://{command[at]}"
         return command
+
+
+class _ClusterListeners(_Listeners, ClusterBroker):
+    """The same on a node of a cluster."""
+
+
+class _Installation:
+    """What one encrypted node and several have in common: a certificate, users, a command line."""
+
+    directory: Path
+    authority: Authority
+    files: Files
+
+    @property
+    def bootstrap(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def ca_file(self) -> str:
+        return str(self.files.authorities)
+
+    def new_certificate(self) -> Files:
+        """Sign another certificate for all nodes, in the place of the one before."""
+        return self.authority.sign("node", "127.0.0.1", "localhost")
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            "security.initial_admin": f"{ADMIN}:{ADMIN_PASSWORD}",
+            "security.super_users": "User:ann",
+            "security.tls_certificate": self.files.certificate,
+            "security.tls_key": self.files.key,
+            "groups.initial_rebalance_delay_ms": 0,
+        }
 
     def run(
         self, *words: str, stdin: str = "", code: int = 0, **environment: str
@@ -75,3 +86,32 @@ class EncryptedBroker(Broker):
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout, done.stderr
+
+
+class EncryptedBroker(_Listeners, _Installation):
+    """A node, and a super user `ann` who is to be created."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.authority = Authority(directory / "certificates")
+        self.files = self.new_certificate()
+        _Listeners.__init__(self, directory, {**self._settings(), **(settings or {})})
+
+
+class EncryptedCluster(Cluster, _Installation):
+    """Three nodes; clients of HTTP and SQS each use another one."""
+
+    kind = _ClusterListeners
+
+    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.directory = directory
+        self.authority = Authority(directory / "certificates")
+        self.files = self.new_certificate()
+        Cluster.__init__(self, directory, settings={**self._settings(), **(settings or {})})
+
+    @property
+    def http(self) -> str:
+        return self.nodes[2].http
+
+    @property
+    def sqs(self) -> str:
+        return self.nodes[3].sqs

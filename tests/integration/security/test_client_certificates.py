@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 
 from tests.certificates import Authority
 from tests.integration.ports import quiet_port
@@ -65,6 +65,33 @@ def node(
 def trust_of(servers: Authority, clients: Authority, name: str, *, days: int = 1) -> Trust:
     """A client with a certificate in this name."""
     return Trust(servers.sign("any", "any").authorities, clients.sign(name, "client", days=days))
+
+
+def test_a_user_with_a_password_in_a_tenant_becomes_that_of_a_certificate_without_it(
+    node: GuardedBroker, servers: Authority, clients: Authority
+) -> None:
+    operator, bob = (trust_of(servers, clients, name) for name in ("alice", "bob"))
+
+    def send(path: str, **body: str) -> None:
+        words = ["-H", "content-type: application/json", "-d", json.dumps(body), "--fail"]
+        assert curl(f"https://{node.at('http')}/v1/{path}", operator, *words).returncode == 0
+
+    def tenant_of_bob() -> str:
+        found: str = json.loads(curl(f"https://{node.at('http')}/v1/whoami", bob).stdout)["tenant"]
+        return found
+
+    send("tenants", name="acme", admin="boss")
+    send("users", name="bob", password="correct horse", tenant="acme")
+    assert tenant_of_bob() == tenant_of_bob() == ""
+    advice = "--entity-name bob --delete-config 'SCRAM-SHA-256,SCRAM-SHA-512'"
+    assert node.log_text.count(advice) == 1
+
+    admin = AdminClient({"bootstrap.servers": node.at("kafka"), **operator.librdkafka})
+    mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    deletions = [UserScramCredentialDeletion("bob", one) for one in mechanisms]
+    for done in admin.alter_user_scram_credentials(deletions).values():
+        done.result(20)
+    eventually(lambda: tenant_of_bob() == "acme", because="it has no password any more")
 
 
 @pytest.mark.parametrize("name", ["alice", "robot-7"])

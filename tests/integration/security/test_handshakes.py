@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -13,13 +14,17 @@ from typing import Any
 
 import pytest
 
+from goqueue.broker.gate.request_metrics import ListenerMetrics
 from goqueue.config import load
+from goqueue.metrics import Registry
+from goqueue.metrics import catalogue as metrics
 from goqueue.model.errors import AuthenticationFailed
 from goqueue.model.session import ConnectedClient, ListenerRules
-from goqueue.runtime.listening import ConnectionLimits, Listener
+from goqueue.runtime import listening
+from goqueue.runtime.listening import HANDSHAKE, ConnectionLimits, Listener
 from goqueue.runtime.tls.clients import ClientTls
 from goqueue.runtime.tls.handshakes import STEPS_WAITING_MAX, HandshakeLimits, Pace, Tls
-from tests.certificates import Authority
+from tests.certificates import Authority, Files
 from tests.integration.echo_nodes import play, until
 
 CLIENT_HELLO_HEAD = b"\x16\x03\x01\x02\x00\x01\x00"
@@ -53,6 +58,7 @@ class EchoServer:
         authority: Authority,
         limits: HandshakeLimits,
         connect: Callable[..., Echo] | None = None,
+        **more: Path | str,
     ) -> None:
         files = authority.sign("server", "127.0.0.1")
         settings = load(
@@ -60,10 +66,12 @@ class EchoServer:
                 "--listen-kafka": "ssl://127.0.0.1:0",
                 "security.tls_certificate": str(files.certificate),
                 "security.tls_key": str(files.key),
+                **{f"security.{name}": str(value) for name, value in more.items()},
             }
         )
         tls = ClientTls.of(settings)
         assert tls is not None
+        self.revocations = tls.revocations
         loop = asyncio.get_running_loop()
         self.pace = Pace(loop)
         self.listener = Listener(
@@ -76,7 +84,7 @@ class EchoServer:
                 receive_bytes_total_max=1 << 20,
             ),
             ListenerRules("kafka-ssl", is_encrypted=True),
-            tls=Tls(tls.accept, self.pace, limits),
+            tls=Tls(tls.accept, self.pace, limits, revocations=tls.revocations),
         )
         self.address = self.listener.listen("127.0.0.1", 0)
         self.context = ssl.create_default_context(cafile=str(files.authorities))
@@ -94,6 +102,30 @@ class EchoServer:
 
     def dial(self) -> socket.socket:
         return socket.create_connection(self.address)
+
+
+class CertifiedClient:
+    """A connection of a client with a certificate."""
+
+    def __init__(self, server: EchoServer, own: Files) -> None:
+        self._server = server
+        self._context = ssl.create_default_context(cafile=str(own.authorities))
+        self._context.load_cert_chain(own.certificate, own.key)
+
+    async def connect(self) -> CertifiedClient:
+        self._reader, self._writer = await asyncio.open_connection(
+            *self._server.address, ssl=self._context, server_hostname="127.0.0.1"
+        )
+        await self.echo()
+        return self
+
+    async def echo(self) -> None:
+        self._writer.write(b"hello")
+        assert await self._reader.readexactly(5) == b"hello"
+
+    async def until_closed(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            assert await self._reader.read() == b""
 
 
 @pytest.fixture
@@ -116,6 +148,8 @@ def test_clients_that_stall_are_closed_and_keep_nobody_out(
 
     async def story() -> None:
         server = EchoServer(authority, HandshakeLimits(seconds_max=0.5))
+        registry = Registry()
+        measured = server.listener.measured = ListenerMetrics(registry, "outside")
         silent = [server.dial() for _ in range(30)]
         begun = [server.dial() for _ in range(30)]
         for one in begun:
@@ -126,12 +160,54 @@ def test_clients_that_stall_are_closed_and_keep_nobody_out(
             assert await is_closed(one)
             one.close()
         assert not server.listener.handshake_count
+        # Who sends nothing may be a probe of the port. Bytes are counted without encryption.
+        refused = registry.counter(metrics.LISTENER_CONNECTIONS_REFUSED, "outside", HANDSHAKE)
+        assert (refused.value, measured.opened.value) == (len(begun), 1)
+        assert measured.received.value == measured.sent.value == len(b"meanwhile")
         assert await server.echo(b"afterwards") == b"afterwards"
         server.listener.close()
 
     play(story)
     late = "127.0.0.1: turned away: it did not complete the TLS handshake in time"
     assert caplog.text.count(late) == 1, "once, not for each of them"
+
+
+def test_a_new_revocation_list_is_compared_with_a_few_connections_in_each_turn(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "REVOKED_PER_TURN", 2)
+    monkeypatch.setattr(listening, "SWEEP_MS", 50)
+
+    async def story() -> None:
+        alice, bob = (authority.sign(name, "client") for name in ("alice", "bob"))
+        server = EchoServer(
+            authority,
+            HandshakeLimits(),
+            tls_client_auth="required",
+            tls_client_authorities=alice.authorities,
+            tls_revocation_lists=authority.revoke(),
+        )
+        heard: list[bool] = []
+        server.listener.on_revocations = lambda revoked: heard.append(bool(revoked))
+        kept = [await CertifiedClient(server, alice).connect() for _ in range(3)]
+        ended = [await CertifiedClient(server, bob).connect() for _ in range(5)]
+        authority.revoke(bob)
+        for one in ended:
+            await one.until_closed()
+        for one in kept:
+            await one.echo()
+        assert heard == [True]
+        listed = server.revocations()
+        authority.revoke(bob)  # as an authority issues its list again before it is out of date
+        await until(lambda: server.revocations() is not listed)
+        carol = authority.sign("carol", "client")
+        kept.append(await CertifiedClient(server, carol).connect())
+        authority.revoke(bob, carol)
+        await kept.pop().until_closed()
+        assert heard == [True, True], "and not for the list that names nobody new"
+        server.listener.close()
+
+    play(story)
 
 
 def test_one_address_cannot_take_all_handshakes(authority: Authority) -> None:

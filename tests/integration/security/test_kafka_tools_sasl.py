@@ -70,6 +70,13 @@ def test_passwords_are_managed_with_kafka_configs(node: Broker, tmp_path: Path) 
     assert "'bob' are SCRAM-SHA-256=iterations=8192" in done.stdout, done.stderr
     done = run_tool("kafka-configs", *common, "--alter", "--delete-config", "SCRAM-SHA-512", *bob)
     assert "ResourceNotFoundException" in done.stderr + done.stdout
+    run_tool("kafka-configs", *common, "--alter", "--add-config", made, *bob)
+    # As the documentation says for users that are to log in by certificates or tokens.
+    both = "SCRAM-SHA-256,SCRAM-SHA-512"
+    done = run_tool("kafka-configs", *common, "--alter", "--delete-config", both, *bob)
+    assert "Completed updating config for user bob." in done.stdout, done.stderr
+    done = run_tool("kafka-configs", *common, "--describe", *bob)
+    assert "SCRAM" not in done.stdout, done.stdout
     wrong = credentials(tmp_path, "PLAIN", "bob", "wrong-secret")
     listed = ["--bootstrap-server", node.bootstrap, "--command-config", wrong, "--list"]
     done = run_tool("kafka-topics", *listed)

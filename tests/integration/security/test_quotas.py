@@ -24,6 +24,7 @@ from goqueue.wire.kafka.messages.produce import (
 )
 from tests.integration.cluster import Cluster
 from tests.integration.process import Broker
+from tests.integration.sharing import commit, configure, fill, received, share_consumer
 from tests.integration.sqs import connect
 from tests.integration.topics import create_topic
 from tests.integration.waiting import eventually
@@ -212,3 +213,22 @@ def test_three_nodes_hold_one_quota_together(tmp_path: Path) -> None:
         assert 0.9 * RATE <= rate <= 1.05 * RATE, f"{rate:.0f} bytes/s"
     finally:
         cluster.close()
+
+
+def test_a_share_consumer_is_held_to_its_rate_and_gets_every_message_once(node: Broker) -> None:
+    name, count, rate = "shared", 4_000, 1_000
+    create_topic(AdminClient({"bootstrap.servers": node.bootstrap}), name)
+    configure(node.bootstrap, name, share_auto_offset_reset="earliest")
+    fill(node.bootstrap, name, [f"{number:0500}" for number in range(count)])
+    set_quota(node.http, {"client-id": "sharer"}, consumer_message_rate=rate)
+    seen: list[bytes | None] = []
+    settings = {"client_id": "sharer", "is_explicit": False}
+    with share_consumer(node.bootstrap, name, name, **settings) as consumer:  # type: ignore[arg-type]
+        began = time.monotonic()
+        while len(seen) < count:
+            seen += [one.value() for one in received(consumer)]
+            assert time.monotonic() - began < 60, len(seen)
+        seconds = time.monotonic() - began
+        commit(consumer)
+    assert sorted(seen) == [f"{number:0500}".encode() for number in range(count)]
+    assert seconds > (count - 2 * rate - 500) / rate, "after the burst, by the rate"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import confluent_kafka
-import httpx
 import pytest
 from confluent_kafka.admin import (
     AclBindingFilter,
@@ -21,54 +19,20 @@ from tests.integration.sqs import connect, error_of
 from tests.integration.waiting import eventually
 
 from .sasl_clients import Login, confluent, confluent_settings, kcat
-from .secured import SETTINGS, SecuredBroker
-
-TENANTS = ("acme", "other")
-
-
-class Node(SecuredBroker):
-    """A node whose Kafka clients must authenticate too."""
-
-    def _command(self, ready_file: Path) -> list[str]:
-        command = super()._command(ready_file)
-        at = command.index("--listen-kafka") + 1
-        command[at] = f"sasl_plaintext://{command[at]}"
-        return command
-
-    def api(self, tenant: str) -> httpx.Client:
-        return httpx.Client(base_url=self.http, auth=login_of(tenant), timeout=20)
-
-
-def login_of(tenant: str) -> tuple[str, str]:
-    return f"{tenant}-admin", f"planted-{tenant}-passw0rd"
+from .tenants import TENANTS, TenantsBroker, login_of
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    made = Node(
-        tmp_path_factory.mktemp("tenants"), {**SETTINGS, "groups.initial_rebalance_delay_ms": 0}
-    )
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantsBroker]:
+    made = TenantsBroker(tmp_path_factory.mktemp("tenants"))
     try:
         made.start()
-        eventually(lambda: _is_up(made), because="the administrator is created")
-        for tenant in TENANTS:
-            user, password = login_of(tenant)
-            secret = made.directory / f"{tenant}.password"
-            secret.write_text(password)
-            made.cli("tenant", "create", tenant, "--admin", user)
-            words = ("--tenant", tenant, "--password-file", str(secret))
-            made.cli("user", "create", user, *words)
         yield made
     finally:
         made.close()
 
 
-def _is_up(node: Node) -> bool:
-    with node.as_admin() as api:
-        return api.get("/v1/whoami").status_code == 200
-
-
-def test_kafka_clients_use_the_same_topic_and_group(node: Node) -> None:
+def test_kafka_clients_use_the_same_topic_and_group(node: TenantsBroker) -> None:
     for tenant in TENANTS:
         login = Login("SCRAM-SHA-256", *login_of(tenant))
         admin = AdminClient(confluent_settings(node.bootstrap, login))
@@ -100,7 +64,7 @@ def test_kafka_clients_use_the_same_topic_and_group(node: Node) -> None:
     assert len(ids) == 2
 
 
-def test_http_and_the_registry(node: Node) -> None:
+def test_http_and_the_registry(node: TenantsBroker) -> None:
     for tenant in TENANTS:
         with node.api(tenant) as api:
             message = {"value": f"of {tenant}"}
@@ -119,7 +83,7 @@ def test_http_and_the_registry(node: Node) -> None:
             assert "~" not in missing.text
 
 
-def test_queues_have_accounts(node: Node) -> None:
+def test_queues_have_accounts(node: TenantsBroker) -> None:
     urls, clients = {}, {}
     for tenant in TENANTS:
         key, secret = node.create_key(login_of(tenant)[0], kind="access")
@@ -136,7 +100,7 @@ def test_queues_have_accounts(node: Node) -> None:
         assert (code.startswith("AccessDenied"), status) == (True, 403)
 
 
-def test_suspend_activate_and_delete(node: Node) -> None:
+def test_suspend_activate_and_delete(node: TenantsBroker) -> None:
     with node.api("other") as api:
         message = {"value": "x"}
         assert api.post("/v1/topics/mails/publish", json=message).status_code == 200

@@ -111,7 +111,7 @@ def test_a_client_of_another_authority_does_not_connect(node: TlsBroker, tmp_pat
     assert "certificate" in curl(f"https://{node.at('http')}/", other).stderr
     with pytest.raises(ConnectionError):
         write(node.at("kafka"), other, "never", [b"x"], seconds=1)
-    assert "it refuses this node's certificate: tlsv1 alert unknown ca" in node.log_text
+    node.until_logged("it refuses this node's certificate: tlsv1 alert unknown ca")
 
 
 def test_a_name_that_the_certificate_lacks_is_noticed_by_the_client(
@@ -147,12 +147,12 @@ def test_clients_that_mix_up_the_ports_are_named_and_answered(
 ) -> None:
     plain = curl(f"http://{node.at('http')}/v1/topics", trust, "-w", "%{http_code}").stdout
     assert plain.endswith("https://.\n400")
-    assert "it does not use TLS, which this listener requires; it uses HTTP" in node.log_text
+    node.until_logged("it does not use TLS, which this listener requires; it uses HTTP")
     with pytest.raises(ConnectionError):
         write(node.bootstrap, trust, "never", [b"x"], seconds=1)
-    assert "a client uses TLS on a port for Kafka" in node.log_text
+    node.until_logged("a client uses TLS on a port for Kafka")
     assert curl(node.http.replace("http:", "https:"), trust).returncode
-    assert "a client uses TLS on a port for HTTP" in node.log_text
+    node.until_logged("a client uses TLS on a port for HTTP")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_new_certificate_counts_at_once_and_no_message_is_lost(
         thread.join(SECONDS_MAX)
     found = read(node.at("kafka"), trust, "swapped", len(written))
     assert sorted(found) == sorted(written)
-    assert "the certificate has changed; new connections use the new one" in node.log_text
+    node.until_logged("the certificate has changed; new connections use the new one")
 
 
 def test_an_unusable_certificate_is_named_and_the_old_one_kept(
@@ -233,7 +233,7 @@ def test_an_unusable_certificate_is_named_and_the_old_one_kept(
     try:
         path.write_text("not a certificate")
         assert serial_of(node, trust) == before
-        assert "the new certificate cannot be used, so the old one is kept" in node.log_text
+        node.until_logged("the new certificate cannot be used, so the old one is kept")
     finally:
         path.write_bytes(good)
 

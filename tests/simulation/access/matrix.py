@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from goqueue.broker import Broker
-from goqueue.broker.gate.operation import Authoriser
+from goqueue.broker.gate.authoriser import Authoriser
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.model.tenants import prefix_of_tenant
 from tests.simulation.access.requests import CASES, Case
@@ -28,6 +28,9 @@ PREFIX = prefix_of_tenant(TENANT).encode()
 # What everybody may know who has reached the node.
 PUBLIC = {
     "http: whoami",
+    "http: showAccess",
+    "http: listTopicSettings",
+    "http: listGroupSettings",
     "http: welcome",
     "http: version",
     "http: openapi",
@@ -36,29 +39,52 @@ PUBLIC = {
     "registry: GET /schemas/types",
     "registry: GET /v1/metadata/id",
     "registry: GET /v1/metadata/version",
+    "grpc: GetSession",
+    "grpc: ServerReflectionInfo",
     "kafka: DescribeCluster",
     "kafka: DescribeConfigs of the HTTP listener",
+    "kafka: GetTelemetrySubscriptions",
 }
 # What needs no credentials: health, and what leads to authentication.
 OPEN = {
     "http: health",
     "http: ready",
     "http: alive",
+    "grpc: Check",
+    "grpc: List",
+    "grpc: Watch",
     "kafka: ApiVersions",
     "kafka: SaslHandshake",
 }
 # Lists that leave out what the caller may not see, and requests with an outcome for each part.
 FILTERED = {
     "http: listTopics",
+    "http: listTopics by what they contain",
     "http: listGroups",
+    "http: listGroups by lag",
     "http: listSchedules",
+    "http: readCalendar",
+    "http: listDeadLetterTopics",
+    "http: listSubjects",
+    "http: listReports",
     "http: countSchedules",
     "http: cancelSchedules",
     "http: listTransactions",
+    "http: listQueries",
+    "http: listJourneys",
+    "http: listJourneys by trace id",
+    "http: readJourneyEvents",
+    "http: followJourneyEvents",
     "registry: GET /subjects",
     "registry: GET /schemas",
     "registry: GET /contexts",
     "sqs: ListQueues",
+    "grpc: ListTopics",
+    "grpc: ListGroups",
+    "grpc: ListSchedules",
+    "grpc: CountSchedules",
+    "grpc: CancelSchedules",
+    "grpc: ListTransactions",
     "kafka: ListGroups",
     "kafka: ListTransactions",
 }

@@ -29,6 +29,7 @@ from goqueue.wire.sqs.dialect import SqsApplication
 from goqueue.wire.sqs.front_end import SqsFrontEnd, SqsRules
 from goqueue.wire.sqs.operations import OPERATIONS as SQS
 from goqueue.wire.sqs.task_handles import write_handle
+from tests.simulation.access import grpc_requests
 from tests.simulation.access.scene import Scene
 from tests.simulation.kafka_peer import KafkaPeer
 from tests.unit.wire.http.client import Wire, request
@@ -87,19 +88,26 @@ _PATH = {
     "subject": "orders-value",
     "version": "1",
     "tenant": "acme",
+    "message_id": "orders:0:0",
 }
 _STREAM_GROUP = ("commitOffsets", "showOffsets", "resetOffsets", "showAssignment", "showRebalances")
 _MEMBER = ("joinGroup", "heartbeat", "revoke", "leaveGroup", "pollGroup")
 _QUERIES: Mapping[str, Mapping[str, str]] = {
     "peek": {"topic": "orders"},
     "showStats": {"topic": "orders"},
+    "listInFlight": {"topic": "orders"},
     "pollGroup": {"member_id": "{member}", "member_epoch": "{member_epoch}"},
     "streamMessages": {"from": "earliest"},
     "readMessages": {"from": "earliest"},
+    "searchMessages": {"key": "key"},
+    "countJourneys": {"topic": "orders"},
+    "readJourneyEvents": {"from": "earliest"},
+    "followJourneyEvents": {"from": "earliest"},
     "listSchedules": {},
     "testAccess": {"principal": "User:a", "action": "READ", "kind": "TOPIC", "name": "t"},
     "deleteAcls": {"principal": "User:nobody"},
     "deleteQuota": {"user": "alice"},
+    "readBackupBatches": {"until": "1"},
 }
 _BODIES: Mapping[str, Any] = {
     "createTopic": {"name": "new-topic"},
@@ -176,6 +184,7 @@ def _http(
     *,
     body: Any = None,
     group: str = "",
+    message: str = "",
     query: Mapping[str, str] | None = None,
 ) -> Case:
     """The request of a route, or another one of it that uses other operations."""
@@ -184,6 +193,8 @@ def _http(
     def send(scene: Scene, broker: Broker, must_authenticate: bool) -> Answer:
         application = Application(HttpFrontEnd(broker.gate, Limits(), HTTP))
         other = {"group": group} if group else {}
+        if message:
+            other = {"message_id": scene.ids[message]}
         if operation.name in _STREAM_GROUP:
             other = {"group": "shop"}
         elif operation.name in _MEMBER:
@@ -214,8 +225,27 @@ _MORE_HTTP = [
         body={"topic": "orders", "max_messages": 1, "wait_ms": 0, "acks": ["{receipt}"]},
     ),
     _http(_BY_NAME["startRedrive"], "and do it", body={}),
+    _http(
+        _BY_NAME["listTopics"],
+        "by what they contain",
+        query={"sort": "messages", "stats": "true", "internal": "true"},
+    ),
+    _http(_BY_NAME["listGroups"], "by lag", query={"sort": "lag", "stats": "true"}),
+    _http(_BY_NAME["readHistory"], "of a topic", query={"topic": "orders"}),
+    _http(_BY_NAME["readHistory"], "of a group", query={"group": "billing"}),
     _http(_BY_NAME["readAudit"], "from the start", query={"from": "earliest"}),
+    _http(_BY_NAME["listJourneys"], "of a topic", query={"topic": "orders", "outcome": "acked"}),
+    _http(_BY_NAME["listJourneys"], "by key", query={"topic": "orders", "key": "key"}),
+    _http(_BY_NAME["listJourneys"], "by trace id", query={"trace_id": "0" * 32}),
+    _http(
+        _BY_NAME["getJourney"], "of a schedule", query={"topic": "orders"}, message="schedule_id"
+    ),
     _http(_BY_NAME["startReassignments"], "away from a node", body={"away_from": 1}),
+    _http(
+        _BY_NAME["startReassignments"],
+        "as a dry run",
+        body={"moves": [{"topic": "orders", "partition": 0, "replicas": [1]}], "dry_run": True},
+    ),
 ]
 
 
@@ -316,6 +346,17 @@ def _sqs(action: str) -> Case:
         return _carried(scene, SqsApplication(front), data, must_authenticate)
 
     return Case("sqs", action, send)
+
+
+# gRPC
+
+
+def _grpc(name: str) -> Case:
+    def send(scene: Scene, broker: Broker, must_authenticate: bool) -> Answer:
+        sent = grpc_requests.send(name, scene, broker, _filled, must_authenticate=must_authenticate)
+        return Answer(*sent)
+
+    return Case("grpc", name, send)
 
 
 # Kafka
@@ -423,6 +464,7 @@ CASES: list[Case] = [
     *_in_order([*(_http(one) for one in HTTP), *_MORE_HTTP]),
     *_in_order([_registry(one) for one in REGISTRY]),
     *_in_order([_sqs(one.name) for one in SQS]),
+    *(_grpc(one) for one in grpc_requests.NAMES),
     *_in_order([*(_kafka(one.name) for one in SERVED), *_MORE_KAFKA]),
 ]
-FRONT_ENDS = ("http", "registry", "sqs", "kafka")
+FRONT_ENDS = ("http", "registry", "sqs", "grpc", "kafka")

@@ -31,10 +31,11 @@ from goqueue.model.access import (
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import Origin, write_origin
-from goqueue.model.names import INTERNAL_TOPICS
+from goqueue.model.names import AUDIT_TOPIC, INTERNAL_TOPICS, JOURNEYS_TOPIC
 from goqueue.model.session import ANONYMOUS, Session
 from goqueue.model.tenants import prefix_of_tenant
 from goqueue.tenancy.acls import AccessControl, Who
+from goqueue.wire.http.bodies.reports import REPORTS_TOPIC, Report, Section, encode_report
 from goqueue.wire.sqs.front_end import SqsRules
 from goqueue.wire.sqs.queue_attributes import with_defaults
 
@@ -128,7 +129,7 @@ class Scene:
             (one.name, one.log.end_offset, one.log.start_offset)
             for each in self.brokers
             for one in each.topics.partitions()
-            if one.name.topic != "__audit"
+            if one.name.topic not in (AUDIT_TOPIC, JOURNEYS_TOPIC)
         ]
         return (metadata.snapshot(), tuple(logs))
 
@@ -173,6 +174,11 @@ class Scene:
         for name in ("orders", "mails", "vault"):
             self._wait(self._gate.topics.create(BUILDER, name=name, partition_count=1))
             self._publish(name, PAYLOAD, PAYLOAD, PAYLOAD, PAYLOAD)
+        self._wait(self._gate.topics.create(BUILDER, name=REPORTS_TOPIC, partition_count=1))
+        report = Report(name="key", written_at=1, sections=[Section(title=PAYLOAD.decode())])
+        self._publish(REPORTS_TOPIC, encode_report(report))
+        self.ids["report"] = report.name
+        self.ids["topic_id"] = self.brokers[0].topics.get("orders").id.hex()
 
     def _groups(self) -> None:
         for group, topic in (("billing", "orders"), ("mourners", "vault")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.administration import NodeView, PartitionView, plan_away
+from goqueue.broker.administration import NodeView, PartitionView, plan_away, plan_spread
 from goqueue.model.errors import InvalidRequest
 
 
@@ -40,3 +40,12 @@ def test_a_partition_that_is_moving_goes_on_from_where_it_will_be() -> None:
     assert plan_away([moving], leaving=1, nodes=nodes) == []
     [planned] = plan_away([moving], leaving=3, nodes=nodes)
     assert planned.target == (2, 1)
+
+
+def test_topics_are_spread_over_nodes_and_replicas_stay_where_they_may() -> None:
+    nodes = [node(2, replicas=5), node(3, replicas=1), node(4, replicas=1)]
+    views = [partition(0, 1, 2), partition(1, 2, 1), partition(2, 3, 4), partition(3, 1, 5)]
+    planned = plan_spread(views, nodes=nodes)
+    assert [(one.number, one.target) for one in planned] == [(0, (3, 2)), (1, (2, 4)), (3, (3, 4))]
+    with pytest.raises(InvalidRequest, match="has 2 replicas"):
+        plan_spread(views, nodes=nodes[:1])

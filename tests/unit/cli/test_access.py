@@ -12,7 +12,12 @@ import typer
 
 from goqueue.cli.access import MECHANISMS, NO_ACCESS, VARIABLES, Access, access_from
 from goqueue.cli.commands import config
-from goqueue.cli.connecting import fitting_kafka_address, http_client, kafka_client
+from goqueue.cli.connecting import (
+    fitting_kafka_address,
+    http_client,
+    kafka_client,
+    node_http_addresses,
+)
 from goqueue.cli.context import (
     Call,
     Context,
@@ -24,6 +29,7 @@ from goqueue.cli.context import (
 from goqueue.cli.remedies import remedies
 from goqueue.client import SASL_MECHANISMS, SaslSettings, TlsSettings
 from goqueue.client.errors import TlsFailed
+from goqueue.client.http import Node
 from goqueue.client.security.http import HttpLogin
 from goqueue.model.errors import AuthenticationFailed, AuthenticationRequired, InvalidRequest
 
@@ -231,6 +237,29 @@ def test_the_listener_of_kafka_that_fits_is_chosen() -> None:
     assert fitting_kafka_address(addresses, ANN) == "h:4"
     assert fitting_kafka_address({"kafka": "sasl_ssl://h:3"}, NO_ACCESS) == "h:3"
     assert fitting_kafka_address({"http": "h:80"}, NO_ACCESS) == ""
+
+
+def node(number: int, **addresses: str) -> Node:
+    return Node(
+        id=number,
+        state="running",
+        addresses={name.replace("_", "-"): one for name, one in addresses.items()},
+        rack="",
+        voter=True,
+        controller=False,
+        leaders=0,
+        replicas=0,
+    )
+
+
+def test_nodes_are_reached_over_http_as_the_first_of_them_was() -> None:
+    nodes = [node(1, http="a:80", http_ssl="ssl://a:443"), node(2, http="0.0.0.0:81"), node(3)]
+    assert list(node_http_addresses(nodes, "http://a:80", NO_ACCESS)) == [
+        "http://a:80",
+        "http://a:81",
+    ]
+    encrypted = node_http_addresses(nodes[:1], "https://a:443", NO_ACCESS)
+    assert {address: one.id for address, one in encrypted.items()} == {"https://a:443": 1}
 
 
 def test_errors_name_the_options() -> None:

@@ -145,3 +145,11 @@ def test_a_broken_file_is_named(file: Path, text: str) -> None:
 def test_the_file_lies_where_the_desktop_keeps_such_files() -> None:
     assert contexts_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/goqueue/config.yaml")
     assert contexts_file({}) == Path.home() / ".config" / "goqueue" / "config.yaml"
+
+
+def test_a_user_without_a_home_has_no_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)  # of nobody
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert load_contexts(contexts_file({})) == Contexts()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from goqueue.cli.main import COMMANDS, main
+from goqueue.cli.main import COMMANDS, app, main
 from goqueue.config import load
 
 
@@ -27,6 +31,19 @@ def test_every_command_says_what_it_does(
     text = capsys.readouterr().out
     for name in COMMANDS:
         assert name in text
+
+
+def options_used_twice(command: Any, path: str) -> Iterator[str]:
+    """Name the options that mean two things for a command, or for those below it."""
+    names = Counter(name for one in command.params for name in one.opts if name.startswith("-"))
+    yield from (f"{path} {name}" for name, count in names.items() if count > 1)
+    context = typer.Context(command)
+    for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        yield from options_used_twice(command.get_command(context, name), f"{path} {name}")
+
+
+def test_no_option_means_two_things() -> None:
+    assert list(options_used_twice(typer.main.get_command(app), "goqueue")) == []
 
 
 def test_all_faulty_settings_are_named_on_standard_error(

@@ -29,8 +29,9 @@ from goqueue.cluster.facts import (
     node_key,
     routing_key,
 )
-from goqueue.cluster.metadata import DELETED_NAMES_MAX, Metadata
+from goqueue.cluster.metadata import DELETED_NAMES_MAX, Metadata, check_supported
 from goqueue.model.errors import MalformedRequest, UnsupportedVersion
+from goqueue.model.support import SUPPORT
 from tests.unit.effort import steps_of
 
 quickly = settings(max_examples=150, derandomize=True, deadline=None, database=None)
@@ -214,7 +215,7 @@ def test_what_a_node_does_not_understand_stops_it_instead_of_being_passed_over()
     with pytest.raises(UnsupportedVersion, match="upgrade"):
         decode_decision(b"\x02")
     with pytest.raises(UnsupportedVersion, match="level 99"):
-        Metadata().apply(ClusterFact("c", 99))
+        check_supported([ClusterFact("c", 99)], SUPPORT)
 
 
 def test_a_snapshot_that_cannot_be_read_leaves_the_state_as_it_was() -> None:

@@ -11,6 +11,7 @@ from goqueue.cluster import Fact, Metadata, NextProducerId, TopicFact
 from goqueue.cluster.facts import Forget
 from goqueue.cluster.metadata import change_record
 from goqueue.model.batch import Record
+from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 
 quickly = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 
@@ -117,13 +118,16 @@ def test_facts_may_be_listed_while_they_change() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\x02whatever", b"\x00", b"", b"\xff" * 10])
-def test_facts_of_versions_that_are_not_known_are_passed_over(value: bytes) -> None:
-    records = [
-        change_record(topic(), now_ms=1),
-        Record(b"topic/new", value),
-        Record(b"quorum", value),
-    ]
-    assert set(state(replayed(records))[0]) == {"orders"}
+def test_facts_of_versions_that_are_not_known_stop_the_start(value: bytes) -> None:
+    records = [change_record(topic(), now_ms=1), Record(b"topic/new", value)]
+    with pytest.raises(UnsupportedVersion, match=r"topic/new.*upgrade this node"):
+        replayed(records)
+
+
+def test_facts_of_kinds_that_are_not_known_stop_the_start() -> None:
+    later = b"\x01" + msgspec.msgpack.encode({"type": "planet", "name": "Mars"})
+    with pytest.raises(MalformedRequest, match=r"planet.*upgrade this node"):
+        replayed([Record(b"planet/Mars", later)])
 
 
 @pytest.mark.parametrize("key", [None, b"", b"producer-id", b"something-new"])

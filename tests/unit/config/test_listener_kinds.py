@@ -166,3 +166,37 @@ def test_a_listener_that_authenticates_may_be_anywhere() -> None:
     requested = {**certificates, "security.tls_client_auth": "requested"}
     (problem,) = problems_of({"--listen-http": "ssl://10.1.1.1:9092", **TLS, **requested})
     assert "security.tls_client_auth = required" in problem
+
+
+GRPC = Listeners("grpc", may_be_empty=True, port_default=9000)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("127.0.0.1", "127.0.0.1:9000"),
+        ("[::1]", "[::1]:9000"),
+        ("sasl_ssl://queue.example", "sasl_ssl://queue.example:9000"),
+        ("inside=plaintext://localhost,ssl://0.0.0.0:9443", None),
+        ("127.0.0.1:9001", "127.0.0.1:9001"),
+        ("", ""),
+    ],
+)
+def test_a_default_port_is_that_of_addresses_without_one(text: str, shown: str | None) -> None:
+    listeners = GRPC.read(text)
+    assert GRPC.read(GRPC.show(listeners)) == listeners
+    if shown is None:
+        assert [one.address.port for one in listeners] == [9000, 9443]
+    else:
+        assert GRPC.show(listeners) == shown
+
+
+@pytest.mark.parametrize("text", ["9000", ":9000", "::1", "[::1", "a b", "ssl://", "host:", "[]"])
+def test_an_address_that_is_no_host_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a listener"):
+        GRPC.read(text)
+
+
+def test_other_protocols_need_a_port() -> None:
+    with pytest.raises(ValueError, match="is not a listener"):
+        KAFKA.read("127.0.0.1")

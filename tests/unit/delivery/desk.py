@@ -157,7 +157,7 @@ class Desk:
             self.note_dead_lettered.append((one.partition, one.offset, one.reason, one.attempts))
             end = len(self.note_dead_lettered)
             self.queue.settling.note_dead_lettered(
-                [one], self.topic.now_ms, topic_id=GRAVE_ID, end=end
+                [one], self.topic.now_ms, topic_id=GRAVE_ID, partition=0, end=end
             )
         self.save()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.delivery import RECEIVE_MESSAGES_MAX, QueueSettings, stats
+from goqueue.delivery import RECEIVE_MESSAGES_MAX, QueueSettings, stats, stored_queue_settings
 from goqueue.delivery.initial_delays import STEPS, InitialDelays
 from goqueue.delivery.leases import TAILS, Leases, Receipts, Unacked
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Retried, Retry
 from goqueue.delivery.settling import LATE_RECEIPTS_MAX, Late, LateReceipts
+from goqueue.model.errors import UnsupportedVersion
 from tests.unit.delivery.desk import Desk, errors, receipts
 
 
@@ -358,3 +359,10 @@ def test_what_is_remembered_of_arrivals_is_bounded_and_nothing_comes_too_soon(
         assert ripe <= max(0, step + 1 - 5000 + 5000 // max(1, delay_ms))
     assert len(initial_delays._entries) <= STEPS + 2
     assert initial_delays.visible_end(now_ms + delay_ms, delay_ms) == 10_000
+
+
+def test_stored_settings_of_a_later_release_are_refused_with_what_to_do() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"'workers'.*telepathy.*upgrade this node"):
+        stored_queue_settings("workers", {"visibility_ms": 1000, "telepathy": True})
+    with pytest.raises(UnsupportedVersion, match=r"'workers'.*upgrade this node"):
+        stored_queue_settings("workers", {"start": "by_moon_phase"})

@@ -191,9 +191,8 @@ def test_records_of_other_versions_are_passed_over() -> None:
         (b"\x00\x02\x00\x01g", b"a group of another implementation"),
         (b"\x03\xe9", None),
         (b"", b""),
-        (encode_group_key("later"), b"\x63"),
         (encode_member_key("later", "m1"), b"\x01garbage"),
-        (b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x09"),
+        (b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00"),
     ]
     desk.restart()
     assert desk.join(new="m1").error is None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +34,7 @@ from goqueue.groups.records import (
     encode_offset,
     encode_offset_key,
 )
-from goqueue.model.errors import MalformedRequest
+from goqueue.model.errors import MalformedRequest, UnsupportedVersion
 
 NAMES = st.text(max_size=20)
 PARTITIONS = st.frozensets(st.tuples(NAMES, st.integers(0, 2**31 - 1)), max_size=8)
@@ -49,6 +53,16 @@ def test_an_offset_value_has_the_layout_that_tools_know() -> None:
     assert decode_offset(expected) == committed
 
 
+@pytest.mark.parametrize("expires_at_ms", [-1, 2])
+def test_the_id_of_the_topic_comes_after_what_tools_read(expires_at_ms: int) -> None:
+    plain = CommittedOffset(
+        offset=258, metadata="hi", committed_at_ms=1, expires_at_ms=expires_at_ms
+    )
+    known = msgspec.structs.replace(plain, topic_id=bytes(range(16)))
+    assert encode_offset(known) == encode_offset(plain) + bytes(range(16))
+    assert decode_offset(encode_offset(known)) == known
+
+
 def test_an_offset_with_a_lifetime_uses_the_version_that_has_one() -> None:
     committed = CommittedOffset(offset=258, committed_at_ms=1, expires_at_ms=2)
     expected = bytes.fromhex("0001 0000000000000102 0000 0000000000000001 0000000000000002")
@@ -56,10 +70,18 @@ def test_an_offset_with_a_lifetime_uses_the_version_that_has_one() -> None:
     assert decode_offset(expected) == committed
 
 
-def test_older_offset_values_are_read_and_newer_ones_passed_over() -> None:
+def test_older_offset_values_are_read_and_newer_ones_are_no_deletions() -> None:
     oldest = bytes.fromhex("0000 0000000000000102 0000 0000000000000001")
     assert decode_offset(oldest) == CommittedOffset(offset=258, committed_at_ms=1)
-    assert decode_offset(b"\x00\x04" + oldest) is None
+    assert decode_offset(b"\xff\xff" + oldest) is None
+    with pytest.raises(UnsupportedVersion, match=r"version 4.*upgrade this node"):
+        decode_offset(b"\x00\x04" + oldest)
+
+
+@pytest.mark.parametrize("decode", [decode_group, decode_member])
+def test_membership_of_a_later_version_is_no_deletion(decode: Callable[[bytes], object]) -> None:
+    with pytest.raises(UnsupportedVersion, match=r"version 2.*upgrade this node"):
+        decode(b"\x02rest")
 
 
 def test_membership_keys_come_back() -> None:
@@ -83,8 +105,9 @@ def test_membership_values_come_back() -> None:
 @given(st.binary())
 def test_random_bytes_are_never_a_crash(data: bytes) -> None:
     decode_key(data)
-    decode_offset(data)
-    decode_group(data)
+    for decode_value in (decode_offset, decode_group):
+        with contextlib.suppress(UnsupportedVersion):
+            decode_value(data)
     decode_member(b"\x01" + data)
     for decode in (decode_subscription, decode_assignment):
         try:

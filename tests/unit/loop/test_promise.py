@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.loop.promise import Promise, start
+from goqueue.loop.promise import Cancellation, Promise, start
 from goqueue.model.errors import RequestTimedOut
 
 Outcome = tuple[Any, Exception | None]
@@ -156,3 +156,13 @@ def test_an_answer_is_free_as_soon_as_nobody_holds_it() -> None:
         assert [one() for one in seen] == [None], "it waits for the garbage collector"
     finally:
         gc.enable()
+
+
+def test_what_is_registered_after_a_cancellation_is_called_at_once() -> None:
+    cancellation = Cancellation()
+    called: list[str] = []
+    cancellation.on_cancel(lambda: called.append("first"))
+    cancellation.cancel()
+    cancellation.cancel()
+    cancellation.on_cancel(lambda: called.append("late"))
+    assert called == ["first", "late"]

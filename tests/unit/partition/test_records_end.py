@@ -8,8 +8,7 @@ import pytest
 
 from goqueue.model.batch import Record
 from goqueue.partition import AbortedSpans, Partition
-from goqueue.partition import records_end as records_end_module
-from goqueue.partition.records_end import NoRecords, search_back
+from goqueue.partition.records_end import SEARCH_BATCHES_MAX, NoRecords, search_back
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.partition.till import SMALL, Till, truth
 from tests.unit.storage.logs import NOW_MS, append, open_log
@@ -24,12 +23,14 @@ from tests.unit.storage.test_compaction import (
 
 def test_without_transactions_it_is_the_high_watermark() -> None:
     till = Till()
-    assert till.partition.records_end() == 0
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 0
     till.append("a")
     till.append("b")
-    assert till.partition.records_end() == 0, "nobody may read them yet"
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 0, (
+        "nobody may read them yet"
+    )
     till.sync()
-    assert till.partition.records_end() == 2
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 2
 
 
 def test_markers_at_the_end_do_not_count() -> None:
@@ -38,13 +39,21 @@ def test_markers_at_the_end_do_not_count() -> None:
     till.write(1, "a", "b")
     till.commit(1)
     till.sync()
-    assert (till.partition.high_watermark, till.partition.records_end()) == (4, 3)
+    assert (
+        till.partition.high_watermark,
+        till.partition.records_end(batches_max=SEARCH_BATCHES_MAX),
+    ) == (4, 3)
     till.write(2, "c")
     till.sync()
-    assert till.partition.records_end() == 5, "a transaction that is open may yet be committed"
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 5, (
+        "a transaction that is open may yet be committed"
+    )
     till.commit(2)
     till.sync()
-    assert (till.partition.high_watermark, till.partition.records_end()) == (6, 5)
+    assert (
+        till.partition.high_watermark,
+        till.partition.records_end(batches_max=SEARCH_BATCHES_MAX),
+    ) == (6, 5)
 
 
 def test_aborted_records_at_the_end_do_not_count() -> None:
@@ -54,14 +63,18 @@ def test_aborted_records_at_the_end_do_not_count() -> None:
     till.write(2, "b")
     till.abort(1)
     till.sync()
-    assert till.partition.records_end() == 3, "the second is not decided"
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 3, (
+        "the second is not decided"
+    )
     till.abort(2)
-    assert till.partition.records_end() == 3, "its marker is not committed"
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 3, (
+        "its marker is not committed"
+    )
     till.sync()
-    assert till.partition.records_end() == 1
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 1
     till.append("later")
     till.sync()
-    assert till.partition.records_end() == 6
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 6
 
 
 def test_only_markers_are_no_records() -> None:
@@ -70,7 +83,7 @@ def test_only_markers_are_no_records() -> None:
         till.write(producer, "gone")
         till.abort(producer)
     till.sync()
-    assert till.partition.records_end() == 0
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 0
 
 
 def test_it_is_found_across_segments_and_after_a_restart() -> None:
@@ -81,9 +94,9 @@ def test_it_is_found_across_segments_and_after_a_restart() -> None:
         till.abort(producer)
     till.sync()
     assert len(till.partition.log.segments) > 2
-    assert till.partition.records_end() == 1
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 1
     till.crash()
-    assert till.partition.records_end() == 1
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 1
 
 
 def test_deleted_records_do_not_count() -> None:
@@ -94,7 +107,7 @@ def test_deleted_records_do_not_count() -> None:
     till.commit(1)
     till.sync()
     till.partition.retention.delete_before(42)
-    assert till.partition.records_end() == 42
+    assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == 42
 
 
 def test_records_that_compaction_removed_do_not_count() -> None:
@@ -103,13 +116,13 @@ def test_records_that_compaction_removed_do_not_count() -> None:
     append(log, [Record(b"a", b"1", (), NOW_MS), Record(b"b", None, (), NOW_MS)])
     append(log, [Record(b"c", None, (), NOW_MS)])
     close_active(log)
-    assert search_back(log, log.end_offset, NoRecords(0, 0)) == (3, 3)
+    assert search_back(log, log.end_offset, NoRecords(0, 0))[:2] == (3, 3)
     compact(disk, log, is_forced=True)
     append(log, [Record(b"d", b"1", (), NOW_MS)])
     close_active(log)
     compact(disk, log, now_ms=NOW_MS + 10 * RETENTION_MS, is_forced=True)
     assert [record.key for record in contents(log)] == [b"a", b"d"]
-    assert search_back(log, 3, NoRecords(0, 0)) == (1, 3)
+    assert search_back(log, 3, NoRecords(0, 0))[:2] == (1, 3)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -130,7 +143,9 @@ def test_it_is_what_the_log_says(seed: int) -> None:
         else:
             till.sync()
             till.crash()
-        assert till.partition.records_end() == records_end_of_log(till.partition)
+        assert till.partition.records_end(batches_max=SEARCH_BATCHES_MAX) == records_end_of_log(
+            till.partition
+        )
 
 
 def records_end_of_log(partition: Partition) -> int:
@@ -143,21 +158,25 @@ def records_end_of_log(partition: Partition) -> int:
     return end
 
 
-def test_one_search_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records_end_module, "SEARCH_BATCHES_MAX", 10)
+def test_one_search_is_bounded_and_the_next_goes_on() -> None:
     till = Till()
     till.append("plain")
     for producer in range(1, 400):
         till.write(producer, "gone")
         till.abort(producer)
     till.sync()
-    ends = [till.partition.records_end()]
+    ends = [till.partition.records_end(batches_max=10)]
     while ends[-1] > 1:
-        ends.append(till.partition.records_end())
+        assert not till.partition.without_records.is_whole
+        ends.append(till.partition.records_end(batches_max=10))
         assert ends[-1] < ends[-2], "every search gets further"
     assert len(ends) > 2
+    assert till.partition.without_records.is_end_of(till.partition.high_watermark)
     assert ends[-1] == 1
     till.write(1000, "new")
     till.commit(1000)
     till.sync()
-    assert till.partition.records_end() == till.partition.high_watermark - 1
+    assert (
+        till.partition.records_end(batches_max=SEARCH_BATCHES_MAX)
+        == till.partition.high_watermark - 1
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from goqueue.model.errors import CorruptBatch, FencedLeaderEpoch, NotLeader, StorageFailed
@@ -441,3 +444,16 @@ def test_a_copy_knows_of_damage_that_is_found_while_it_leads() -> None:
     assert partition.replica.whole_until == (-1, 0)
     partition.replica.become_follower(10, leader=1)
     assert partition.replica.damaged_from == 0
+
+
+def test_what_the_disk_cannot_read_is_damage_and_other_errors_may_pass() -> None:
+    copy = Copy()
+    copy.take(*(stamped("a", offset=number, epoch=1) for number in range(3)))
+    copy.sync()
+    partition = copy.partition
+    busy, broken = (OSError(code, os.strerror(code)) for code in (errno.EMFILE, errno.EIO))
+    assert isinstance(partition.unreadable(busy, 1), StorageFailed)
+    assert partition.replica.first_damage is None
+    assert isinstance(partition.unreadable(broken, 1), StorageFailed)
+    # All of it is on one page, which is what a bad sector takes.
+    assert partition.replica.first_damage == 0

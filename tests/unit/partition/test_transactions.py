@@ -6,6 +6,7 @@ import pytest
 
 from goqueue.model.batch import decode_marker
 from goqueue.model.errors import (
+    DuplicateSequence,
     FencedProducer,
     InvalidTransactionState,
     OutOfOrderSequence,
@@ -13,11 +14,24 @@ from goqueue.model.errors import (
     TransactionAbortable,
     TransactionCoordinatorFenced,
 )
-from goqueue.partition import OpenTransaction, Partition
+from goqueue.partition import Appended, OpenTransaction, Partition
 from goqueue.partition import transactions as transactions_module
 from goqueue.storage.aborted import find_aborted
 from tests.unit.partition.simulated_partition import NOW_MS
 from tests.unit.partition.till import SMALL, Till, known, truth
+
+LAST = (1 << 31) - 1
+
+
+def send(till: Till, first: int, *values: str) -> Appended:
+    """Producer 1 writes a batch of its transaction that begins with the number `first`."""
+    return till.append(
+        *values,
+        producer_id=1,
+        producer_epoch=till.epochs.setdefault(1, 0),
+        base_sequence=first,
+        is_transactional=True,
+    )
 
 
 class Waiting:
@@ -141,14 +155,55 @@ def test_a_producer_does_not_write_outside_of_its_open_transaction() -> None:
 def test_a_repeated_batch_is_stored_once() -> None:
     till = Till()
     first = till.write(1, "a")
-    again = till.append(
-        "a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
-    assert again == first
+    assert send(till, 0, "a") == first
+
+
+@pytest.mark.parametrize("restart", ["none", "crash", "stop"])
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize(("first", "count"), [(2, 3), (2, 2), (2, 4), (0, 2), (0, 5), (4, 1)])
+def test_a_batch_with_numbers_of_an_ended_transaction_is_not_taken_for_stored(
+    first: int, count: int, is_commit: bool, restart: str
+) -> None:
+    till = Till()
+    till.write(1, "a", "b")
+    till.write(1, "c", "d", "e")
+    till.end(1, is_commit=is_commit)
+    till.sync()
+    if restart == "crash":
+        till.crash()
+    elif restart == "stop":
+        till.reopen(till.stop())
+    values = [f"new {number}" for number in range(count)]
+    with pytest.raises(OutOfOrderSequence, match="a transaction that has ended; 5 is expected"):
+        send(till, first, *values)
+    assert till.partition.transactions.get(1) is None, "a refused batch opens nothing"
+    till.epochs[1] = 1  # as after such an error
+    till.write(1, *values)
     till.commit(1)
-    late = till.append("a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert late == first
-    assert till.partition.transactions.get(1) is None, "a repetition opens nothing"
+    till.sync()
+    assert till.committed() == [*("abcde" if is_commit else ""), *values]
+
+
+def test_a_repetition_within_a_transaction_is_a_duplicate_after_one_that_has_ended() -> None:
+    till = Till()
+    till.write(1, "a")
+    till.abort(1)
+    sent = [till.write(1, value) for value in "bcdefgh"]
+    assert send(till, 7, "h") == sent[-1]
+    with pytest.raises(DuplicateSequence):
+        send(till, 1, "b")  # too long ago to be remembered, but in this transaction
+    with pytest.raises(OutOfOrderSequence):
+        send(till, 0, "a")
+
+
+def test_numbers_of_an_ended_transaction_are_recognised_across_the_wrap() -> None:
+    till = Till()
+    send(till, LAST - 1, "a", "b", "c")
+    till.abort(1)
+    for sequence in (LAST - 1, LAST, 0):
+        with pytest.raises(OutOfOrderSequence, match="has ended; 1 is expected"):
+            send(till, sequence, "d")
+    assert send(till, 1, "d").base_offset == 4
 
 
 def test_a_marker_of_a_newer_epoch_fences_the_old_one() -> None:

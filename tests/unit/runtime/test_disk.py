@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from goqueue.model.errors import InvalidSettings
+from goqueue.runtime.data_folder import explained
 from goqueue.runtime.disk import LocalDisk
 from goqueue.storage.disk import Disk
 from tests.simulation.disk import SimulatedDisk
@@ -208,3 +210,21 @@ def test_a_file_that_cannot_be_opened_is_not_pinned(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         missing.pin()
     assert (missing.is_pinned, disk.pinned) == (False, 0)
+
+
+def test_an_error_of_reading_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a bad sector: the operating system names only a descriptor."""
+    file = LocalDisk(str(tmp_path)).create("a/one")
+    file.append(b"x")
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", fail)
+    with (
+        pytest.raises(InvalidSettings, match=r"Input/output error \(a/one\).*dmesg"),
+        explained(tmp_path),
+    ):
+        file.read(0, 1)

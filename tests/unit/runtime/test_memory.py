@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -128,3 +129,26 @@ def test_giving_back_takes_a_small_share_of_the_time(process: Process) -> None:
         process.now += 1
         process.keeper.look()
     assert 1 <= process.trims <= 1000 / (memory.TRIM_PAUSE * 0.1) + 3
+
+
+def test_python_does_not_look_at_all_objects_by_itself() -> None:
+    """That took seconds of all requests while 100,000 groups were created, whatever the pause."""
+    full: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if info["generation"] == 2:
+            full.append(phase)
+
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.collect()  # so that new objects are more than a quarter of the older ones
+    gc.callbacks.append(note)
+    gc.set_threshold(100, *memory.GC_THRESHOLDS[1:])
+    try:
+        kept = [[number] for number in range(100_000)]
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(note)
+        gc.unfreeze()
+    assert len(kept) == 100_000
+    assert full == []

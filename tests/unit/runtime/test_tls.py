@@ -117,3 +117,25 @@ def test_reasons_say_where_to_look() -> None:
     assert "does it use TLS?" in reason_of(ConnectionResetError())
     assert reason_of(TimeoutError()) == "it did not respond in time"
     assert "Connection refused" in reason_of(ConnectionRefusedError(111, "Connection refused"))
+
+
+def test_nodes_refuse_a_certificate_that_is_revoked(authority: Authority) -> None:
+    lists = authority.revoke()
+    one, other = (authority.sign(name, "127.0.0.1") for name in ("node-1", "node-2"))
+    tls = NodeTls(**one._asdict(), revocation_lists=lists)
+    of_other = ssl.PEM_cert_to_DER_cert(other.certificate.read_text())
+    assert tls.client_context().verify_flags & ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+    assert not tls.revocations().has(of_other)
+    before = tls.revocations()
+    authority.revoke(other)
+    assert tls.revocations() is not before
+    assert tls.revocations().has(of_other)
+    assert not tls.revocations().has(ssl.PEM_cert_to_DER_cert(one.certificate.read_text()))
+    lists.write_text("nothing")
+    assert tls.revocations().has(of_other), "the last list that could be used counts"
+
+
+def test_a_file_without_lists_is_named(authority: Authority) -> None:
+    files = authority.sign("node-1", "127.0.0.1")
+    with pytest.raises(InvalidSettings, match=r"cluster\.tls_revocation_lists"):
+        NodeTls(**files._asdict(), revocation_lists=files.certificate)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.model.errors import UnsupportedVersion
 from goqueue.schemas.facts import (
     FACT_VERSION,
     Change,
@@ -65,8 +67,12 @@ def test_a_key_says_what_is_gone(subject: str, number: int) -> None:
         assert read_record(record.key or b"", record.value) == meant
 
 
-def test_what_a_later_version_writes_is_passed_over() -> None:
-    assert read_record(b"version/1/a", b"\x02anything") is None
+def test_what_a_later_version_writes_is_not_passed_over() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"version/1/a.*version 2.*upgrade this node"):
+        read_record(b"version/1/a", b"\x02anything")
+    later = FACT_VERSION + msgspec.msgpack.encode({"type": "later"})
+    with pytest.raises(UnsupportedVersion, match=r"kind 'later'.*upgrade this node"):
+        read_record(b"later/a", later)
     assert read_record(b"unheard/of", None) is None
 
 
@@ -75,5 +81,5 @@ def test_other_bytes_are_refused_in_one_way(key: bytes, value: bytes) -> None:
     for content in (None, value, FACT_VERSION + value):
         try:
             read_record(key, content)
-        except CorruptSchemaState:
+        except (CorruptSchemaState, UnsupportedVersion):
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.model.errors import InvalidRequest
+from goqueue.spark.journeys.options import CLOCKS_MS_MAX
 from goqueue.spark.options import (
     BOOTSTRAP_DEFAULT,
     EARLIEST,
@@ -14,6 +15,7 @@ from goqueue.spark.options import (
     Start,
     read_options,
 )
+from goqueue.tracing.events import Kind
 
 
 def table(**options: str) -> ReadOptions:
@@ -231,3 +233,30 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_before_it_is_known_what_is_read_both_kinds_of_options_are_right() -> None:
     for options in ({"startingOffsets": "latest"}, {"endingOffsets": "5"}):
         assert read_options({"subscribe": "orders", **options}, is_streaming=None)
+
+
+def test_the_journal_of_journeys_needs_no_topic_and_takes_selections() -> None:
+    options = {
+        "view": "journeys",
+        "journeys.topics": "orders, payments",
+        "journeys.kinds": "acked,Lease_Expired",
+        "journeys.from": "2026-01-31T12:00:00Z",
+        "journeys.until": "1769864400000",
+    }
+    found = read_options(options, is_streaming=False)
+    from_ms = 1769860800000
+    assert found.topics == ("__journeys",)
+    assert found.events.topics == {"orders", "payments"}
+    assert found.events.kinds == {Kind.ACKED, Kind.LEASE_EXPIRED}
+    assert (found.events.from_ms, found.events.until_ms) == (from_ms, 1769864400000)
+    assert found.start == Start(EARLIEST, timestamp_ms=from_ms - CLOCKS_MS_MAX)
+    started = read_options({**options, "startingOffsets": "7"}, is_streaming=False)
+    assert started.start == Start(EARLIEST, offset=7)
+    assert read_options({**options, "topic": "copy"}, is_streaming=False).topics == ("copy",)
+
+
+def test_selections_of_events_are_checked() -> None:
+    with pytest.raises(InvalidRequest, match="need the view journeys"):
+        read_options({"topic": "orders", "journeys.kinds": "acked"}, is_streaming=False)
+    with pytest.raises(InvalidRequest, match=r"journeys.kinds has 'lost'; give some of received,"):
+        read_options({"view": "journeys", "journeys.kinds": "lost"}, is_streaming=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.storage.commit_journal import CommitJournal, Tail
-from tests.simulation.disk import PowerLost, SimulatedDisk
+from tests.simulation.disk import PAGE_BYTES, PowerLost, SimulatedDisk
 
 FILE_BYTES = 32 << 10
 LOG = b"a log".ljust(20)
@@ -211,4 +211,35 @@ def test_a_journal_that_was_written_and_freed_is_not_in_doubt() -> None:
         write(journal, Tail(LOG, 0, 7, bytes(range(256)) * (size // 256 + 1)))
     journal.free(0)
     write(journal, Tail(LOG, 0, 7, b"short."))
+    assert not journal_on(disk).is_suspect
+
+
+def test_what_the_disk_cannot_read_of_a_log_is_written_again() -> None:
+    disk = disk_with(b"synced.")
+    journal = journal_on(disk)
+    write(journal, Tail(LOG, 0, 7, b"one."))
+    file = disk.open(PATH)
+    file.append(b"one.")
+    disk.spoil(PATH, 7)
+    assert content_after_redo(disk) == b"synced.one."
+
+
+@pytest.mark.parametrize("page", range(6))
+def test_a_journal_that_cannot_be_read_is_suspect_and_gives_the_rest(page: int) -> None:
+    disk = disk_with(b"")
+    journal = journal_on(disk)
+    for number in range(20):
+        write(journal, Tail(LOG, 0, 1000 * number, bytes([number]) * 1000))
+    disk.spoil(JOURNAL, page * PAGE_BYTES)
+    journal = journal_on(disk)
+    assert journal.is_suspect
+    with pytest.raises(OSError, match=JOURNAL):
+        journal.check_readable()
+    # The header is in the first page; a frame may begin in one page and end in the next.
+    assert len(journal._left[LOG]) >= {0: 0, 1: 20}.get(page, 13)
+    journal.clear()
+    journal.check_readable()
+    write(journal, Tail(LOG, 0, 0, b"new."))
+    disk.crash()
+    assert [tail.data for tail in journal_on(disk)._left[LOG]] == [b"new."]
     assert not journal_on(disk).is_suspect

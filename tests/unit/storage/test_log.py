@@ -362,6 +362,21 @@ def test_damage_ends_a_slice_and_names_where_to_go_on() -> None:
     assert read_header(batches[11]).base_offset == 11
 
 
+def test_damage_across_the_start_of_a_log_counts_until_all_of_it_is_deleted() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    first, *_ = [append_numbered(log, 1, records=count)[0] for count in (1, 3, 1)]
+    sync(log)
+    disk.flip_bit(log.active.file.path, 8 * (len(first) + 70))
+    log.active.trusted_from = log.active.size
+    assert len(read_readable(log)[1]) == 1
+    assert log.damaged_from == 1
+    log.advance_start(3)
+    assert log.damaged_from == 3
+    log.advance_start(4)
+    assert log.damaged_from is None
+
+
 def test_what_is_written_after_a_damaged_last_batch_can_be_read() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)

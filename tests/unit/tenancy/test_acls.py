@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import product
 from time import perf_counter
 
@@ -20,6 +21,7 @@ from goqueue.model.access import (
     ResourceKind,
 )
 from goqueue.model.errors import InvalidAcl
+from goqueue.model.tenants import tenant_of
 from goqueue.tenancy.acls import CACHED_MAX, AccessControl, Reason, Who, checked
 
 ALICE = Who("User:alice", "10.0.0.1")
@@ -80,13 +82,16 @@ class Naive:
     def _is_about(one: Acl, resource: Resource) -> bool:
         if one.kind is not resource.kind:
             return False
+        if tenant_of(one.name) != tenant_of(resource.name):
+            return False
         if one.pattern is PatternKind.PREFIXED:
             return resource.name.startswith(one.name)
-        return one.name in ("*", resource.name)
+        return one.name == resource.name or (one.name == "*" and not tenant_of(resource.name))
 
     def _is_of(self, one: Acl, who: Who) -> bool:
         role = one.principal.removeprefix("Role:")
         is_member = one.principal.startswith("Role:") and who.principal in self.roles.get(role, ())
+        is_member = is_member and tenant_of(role) in ("", tenant_of(one.name))
         is_mine = one.principal in (who.principal, "User:*") or is_member
         return is_mine and one.host in ("*", who.host)
 
@@ -106,12 +111,18 @@ KINDS = [ResourceKind.TOPIC, ResourceKind.GROUP]
 ACTIONS = [one for one in Action if one is not Action.ALL]
 
 
-def some_rule(chance: random.Random) -> Acl:
+TENANT_NAMES = ["~", "~t~", "~t~a", "~t~ab", "~u~", "~u~a"]
+TENANT_ROLES = ["~t~x", "~u~x"]
+
+
+def some_rule(
+    chance: random.Random, names: Sequence[str] = NAMES, people: Sequence[str] = PEOPLE
+) -> Acl:
     return Acl(
         chance.choice(KINDS),
         chance.choice([*PatternKind]),
-        chance.choice(NAMES),
-        chance.choice(PEOPLE),
+        chance.choice(names),
+        chance.choice(people),
         chance.choice(HOSTS),
         chance.choice([*Action]),
         chance.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
@@ -124,8 +135,12 @@ def test_decisions_are_those_of_a_plain_reading(seed: int) -> None:
     is_open = seed % 2 == 0
     made, rules, roles = control(open=is_open), set[Acl](), dict[str, set[str]]()
     naive = Naive(rules, roles, is_open=is_open)
+    has_tenants = seed % 4 >= 2
+    names = [*NAMES, *TENANT_NAMES] if has_tenants else NAMES
+    role_names = ["x", "y", *TENANT_ROLES] if has_tenants else ["x", "y"]
+    people = [*PEOPLE, *(f"Role:{one}" for one in role_names)]
     for _ in range(60):
-        one = some_rule(chance)
+        one = some_rule(chance, names, people)
         step = chance.random()
         if step < 0.5 and one not in rules:
             rules.add(one)
@@ -135,17 +150,17 @@ def test_decisions_are_those_of_a_plain_reading(seed: int) -> None:
             rules.remove(gone)
             made.remove(gone)
         elif step < 0.95:
-            role = chance.choice("xy")
+            role = chance.choice(role_names)
             members = {f"User:{who}" for who in ("alice", "bob") if chance.random() < 0.5}
             roles[role] = members
             made.put_role(role, members)
         else:
-            role = chance.choice("xy")
+            role = chance.choice(role_names)
             roles.pop(role, None)
             made.drop_role(role)
         for _ in range(30):
             who = Who(chance.choice(["User:alice", "User:bob", "User:root"]), chance.choice(HOSTS))
-            resource = Resource(chance.choice(KINDS), chance.choice([*NAMES, "zz"]))
+            resource = Resource(chance.choice(KINDS), chance.choice([*names, "zz"]))
             action = chance.choice(ACTIONS)
             expected = naive.allows(who, action, resource)
             assert made.allows(who, action, resource) is expected
@@ -205,6 +220,29 @@ def test_the_cache_is_bounded_and_dropped_with_a_change() -> None:
     assert len(made._cache) <= CACHED_MAX
     made.add(rule(Action.READ, "t1", is_deny=True))
     assert not made.allows(ALICE, Action.READ, Resource(ResourceKind.TOPIC, "t1"))
+
+
+def test_a_change_of_one_tenant_leaves_the_decisions_of_others_cached() -> None:
+    made = control()
+    names = ("orders", "~t~orders", "~u~orders", "~u~invoices")
+    resources = [Resource(ResourceKind.TOPIC, name) for name in names]
+
+    def cached() -> set[str]:
+        left = {resource.name for _, _, _, resource in made._cache}
+        for one in resources:
+            made.allows(ALICE, Action.READ, one)
+        return left
+
+    cached()
+    made.add(rule(Action.READ, "~u~", is_prefix=True))
+    assert cached() == {"orders", "~t~orders"}
+    made.put_role("~t~x", ["User:alice"])
+    assert cached() == {"orders", "~u~orders", "~u~invoices"}
+    made.remove(rule(Action.READ, "~u~", is_prefix=True))
+    made.add(rule(Action.READ, "*"))
+    assert cached() == {"~t~orders"}
+    made.put_role("x", ["User:alice"])
+    assert cached() == set(), "a role of the default tenant may have rules about all resources"
 
 
 def test_nothing_is_left_of_rules_that_are_gone() -> None:

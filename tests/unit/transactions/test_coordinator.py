@@ -7,6 +7,7 @@ import pytest
 from goqueue.config import TransactionSettings
 from goqueue.model.errors import (
     ConcurrentTransactions,
+    CoordinatorLoading,
     FencedProducer,
     InvalidProducerIdMapping,
     InvalidRegularExpression,
@@ -371,3 +372,42 @@ def test_ids_are_matched_as_a_whole() -> None:
         is_match("(", "shop")
     with pytest.raises(InvalidRegularExpression):
         is_match("a" * 2000, "shop")
+
+
+def test_no_commit_is_decided_while_commits_are_held() -> None:
+    desk = Desk()
+    identity = desk.begin(ORDERS)
+    hold = desk.coordinator.hold
+    hold.begin("backup", hold_ms=1_000, now_ms=desk.now_ms)
+    assert desk.end(identity).error is CoordinatorLoading
+    assert desk.state is TransactionState.ONGOING
+    assert hold.end("backup", now_ms=desk.now_ms)
+    assert desk.end(identity).result == identity
+
+
+def test_an_abort_is_decided_while_commits_are_held() -> None:
+    desk = Desk()
+    identity = desk.begin(ORDERS)
+    desk.coordinator.hold.begin("backup", hold_ms=1_000, now_ms=desk.now_ms)
+    assert desk.end(identity, is_commit=False).error is None
+
+
+def test_a_hold_ends_by_itself_and_says_so() -> None:
+    desk = Desk()
+    hold = desk.coordinator.hold
+    hold.begin("backup", hold_ms=1_000, now_ms=desk.now_ms)
+    with pytest.raises(CoordinatorLoading, match="Another backup"):
+        hold.begin("other", hold_ms=1_000, now_ms=desk.now_ms + 999)
+    hold.check(desk.now_ms + 1_000)
+    assert not hold.end("backup", now_ms=desk.now_ms + 1_000)
+
+
+def test_a_commit_counts_as_unfinished_until_every_participant_has_it() -> None:
+    desk = Desk()
+    desk.are_markers_slow = True
+    identity = desk.begin(ORDERS)
+    assert not desk.coordinator.is_committing
+    desk.end(identity)
+    assert desk.coordinator.is_committing
+    desk.finish_markers()
+    assert not desk.coordinator.is_committing

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
     InvalidTransactionState,
+    UnsupportedVersion,
 )
 from goqueue.transactions import Coordinator, TransactionState
 from goqueue.transactions.deadlines import Deadlines
 from goqueue.transactions.limits import FAILED_WRITE_REST_MS
-from goqueue.transactions.records import decode_key, decode_standing, encode_key
+from goqueue.transactions.records import decode_key, decode_query, decode_standing, encode_key
 from tests.unit.transactions.desk import BILLS, ORDERS, TIMEOUT_MS, Desk
 
 
@@ -179,11 +182,18 @@ def test_records_of_others_are_passed_over() -> None:
     assert decode_key(encode_key("ab") + b"c") is None
     assert decode_key(encode_key("a")[:-1] + b"\xff") is None
     assert decode_standing(b"") is None
-    assert decode_standing(b"\x07rest") is None
     assert decode_standing(b"\x01rest") is None
     coordinator = Coordinator(Desk().settings)
     coordinator.replay(b"other", b"value")
     assert len(coordinator) == 0
+
+
+@pytest.mark.parametrize("decode", [decode_standing, decode_query])
+def test_values_of_a_later_version_are_not_taken_for_deletions(
+    decode: Callable[[bytes], object],
+) -> None:
+    with pytest.raises(UnsupportedVersion, match=r"version 7.*upgrade this node"):
+        decode(b"\x07rest")
 
 
 def test_a_deadline_that_moves_passes_once_at_its_last_place() -> None:

@@ -1,8 +1,9 @@
 """The observer that writes the audit log.
 
 It is called within the turn of what it observes, and only counts and queues. Written is what
-follows from the settings: denials, failed authentication and changes always; reads, and writing and
-reading of messages, as a sample. Repeated events are merged (`tenancy/audit/merging.py`).
+follows from the settings: denials, failed authentication, changes and used-up quotas always;
+reads, and writing and reading of messages, as a sample. Repeated events are merged
+(`tenancy/audit/merging.py`).
 
 If the process is killed, events are lost that were not written yet: those of the last moments, or
 all that wait if a destination is away (a bounded queue), and the counts of repeated events in the
@@ -12,7 +13,6 @@ current interval, whose first ones are written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from random import Random
 from typing import Any
 
@@ -23,6 +23,7 @@ from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied
 from goqueue.model.observer import ObservedOperation, Observer
 from goqueue.model.session import Session
+from goqueue.model.support import release
 from goqueue.tenancy.audit import events
 from goqueue.tenancy.audit.events import Event, Group
 from goqueue.tenancy.audit.merging import Limits, Merged, Merger
@@ -65,12 +66,23 @@ class Auditor(Observer):
         self._outlets: list[Outlet] = []
         self._timer: Handle | None = None
         self._serial = 0
+        self.events = 0  # given to all destinations
         self._run = clock.wall_ms()
-        self._version = version("goqueue")
+        self._version = release()
 
     def write_to(self, destination: Destination) -> None:
         """Write all events from now on to a destination, among others."""
         self._outlets.append(Outlet(self._clock, destination, report_lost=self._lost))
+
+    @property
+    def lost(self) -> int:
+        """How many events could not be written, because too many waited."""
+        return sum(one.lost for one in self._outlets)
+
+    @property
+    def waiting(self) -> int:
+        """How many events the slowest destination has still to write."""
+        return max((one.waiting for one in self._outlets), default=0)
 
     def close(self, done: Callable[[], None]) -> None:
         """Write everything, as far as that is possible in a short time; then call `done`."""
@@ -155,6 +167,10 @@ class Auditor(Observer):
     ) -> None:
         self._note(events.authenticated(session, user, mechanism, error))
 
+    def throttled(self, session: Session, limit: str, wait_ms: int) -> None:
+        # Not a sample: waiting limits how many there are, and those of an interval are merged.
+        self._note(events.throttled(session, limit))
+
     def started(self, node: int) -> None:
         self._note(events.of_node(events.START, serial=self._next_serial()))
 
@@ -205,6 +221,7 @@ class Auditor(Observer):
         if not self._outlets:
             return
         text = self._encode(merged)
+        self.events += 1
         for outlet in self._outlets:
             outlet.add(merged.event.severity, text, count=merged.times)
 

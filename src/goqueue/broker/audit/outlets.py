@@ -54,6 +54,7 @@ class Outlet:
         self._destination = destination
         self._report_lost = report_lost
         self._queue = AuditQueue(limits)
+        self.lost = 0  # events that there was no room for
         self._batch: list[bytes] = []  # being written, until that has succeeded
         self._is_busy = False
         self._is_failing = False
@@ -91,6 +92,7 @@ class Outlet:
     def _take(self) -> list[bytes]:
         texts = self._queue.take(events_max=BATCH_EVENTS_MAX, bytes_max=BATCH_BYTES_MAX)
         lost = self._queue.take_lost()
+        self.lost += lost
         return [self._report_lost(lost), *texts] if lost else texts
 
     def _written(self, _: None, error: Exception | None) -> None:

@@ -30,12 +30,13 @@ from goqueue.cluster.commands import (
 from goqueue.cluster.controller import Controller
 from goqueue.cluster.deciding import decide
 from goqueue.cluster.facts import ClusterFact, Decision, encode_readable
+from goqueue.cluster.levels import first_level
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.members import MemberChange
 from goqueue.cluster.raft.messages import Entry
 from goqueue.cluster.raft.ready import NotLeader, Proposal, Refused
-from goqueue.cluster.topic_changes import InternalTopic
+from goqueue.cluster.topic_changes import InternalTopic, missing
 from goqueue.config import ClusterSettings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Contact, Peers
@@ -120,6 +121,7 @@ class ActiveController:
             index=index,
             now_ms=now_ms,
             internal_topics=self._internal_topics,
+            support=self._peers.support,
         )
         self._term = raft.term
         self._since_ms = now_ms
@@ -127,7 +129,8 @@ class ActiveController:
         _log.info("node %d is the controller of term %d", raft.node_id, raft.term)
         if metadata.cluster is None:
             formed = self._formed()
-            fact = ClusterFact("" if formed is None else formed.cluster_id)
+            name = "" if formed is None else formed.cluster_id
+            fact = ClusterFact(name, formed_level=self._peers.support.level_max)
             self._decide_own(lambda controller: controller.record([fact]))
         # The predecessor may be gone, which may be why this node leads.
         self._miss([node for node in metadata.nodes if self._is_gone(node)])
@@ -168,8 +171,17 @@ class ActiveController:
         self._tick()
         if self.controller is not None:
             self._members.promote()
+        self._raise_first_level()
         if self.controller is not None and self._lacks_internal_topics():
             self._decide_own(lambda controller: controller.create_internal_topics(self._new_id))
+
+    def _raise_first_level(self) -> None:
+        """Give a new cluster the newest level that its nodes support: it has no data to keep."""
+        if self.controller is None:
+            return
+        level = first_level(self.controller.metadata, self._raft.members.voters)
+        if level is not None:
+            self._decide_own(lambda controller: controller.finalize(level))
 
     def _lacks_internal_topics(self) -> bool:
         assert self.controller is not None
@@ -180,9 +192,7 @@ class ActiveController:
         # loss of the next node would be one too many.
         is_late = self._clock.now_ms() - self._since_ms >= FIRST_NODES_MS_MAX
         wanted = members.majority if is_late else len(members.voters)
-        return alive >= wanted and any(
-            known.topic(topic.name) is None for topic in self._internal_topics
-        )
+        return alive >= wanted and bool(missing(known, self._internal_topics))
 
     # Deciding
 
@@ -204,7 +214,10 @@ class ActiveController:
             replication_factor=self._settings.replication_factor,
             now_ms=self._clock.now_ms(),
         )
-        return self._propose(decision, result)
+        proposed = self._propose(decision, result)
+        if isinstance(command, RegisterNode):
+            self._raise_first_level()  # before the node serves anybody
+        return proposed
 
     def _decide_own(self, decide_it: Callable[[Controller], Decision]) -> None:
         """Propose a decision of the controller itself, which has no caller."""
@@ -355,6 +368,7 @@ class QuorumMembers:
             command.addresses,
             now_ms=self._clock.now_ms(),
             cluster_id=command.cluster_id,
+            support=command.support,
         )
         raft = self._raft
         address = command.addresses.get("internal")

@@ -27,7 +27,7 @@ from goqueue.cluster.commands import (
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.ready import Ready
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.peers import Answer, PeerKind, Peers, read_answer
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     GoQueueError,
@@ -125,20 +125,10 @@ class ControllerCalls:
         decided = self._decide(command)
         if decided is not None:
             return decided
-        done: Promise[Decided] = Promise()
-
-        def answered(answer: Answered | None, error: Exception | None) -> None:
-            if answer is None:
-                assert error is not None
-                done.reject(error)
-            else:
-                done.resolve(_answer_decoder.decode(answer.head))
-
         called = self._peers.call(
             self._target(), PeerKind.COMMAND, encode_command(command), timeout_ms=timeout_ms
         )
-        called.then(answered)
-        return done
+        return read_answer(called, lambda answer: _answer_decoder.decode(answer.head))
 
     def _target(self) -> int:
         """Return the presumed controller, or a node that may know it."""
@@ -299,13 +289,8 @@ class QuorumStates:
         elif leader is None:
             result.reject(NotController(-1))
         else:
-
-            def answered(answer: Answered | None, error: Exception | None) -> None:
-                found = None if answer is None else _state_decoder.decode(answer.head)
-                result.settle(found, error)
-
             call = self._peers.call(leader, PeerKind.QUORUM_STATE, b"", timeout_ms=STATE_TIMEOUT_MS)
-            call.then(answered)
+            return read_answer(call, lambda answer: _state_decoder.decode(answer.head))
         return result
 
     def _here(self) -> QuorumState:

@@ -41,9 +41,9 @@ from goqueue.config import ClusterSettings, NodeSettings
 from goqueue.loop.peers import Answer, Answered, PeerKind
 from goqueue.loop.promise import Promise
 from goqueue.model.bounds import VERSION_MAX
-from goqueue.model.errors import GoQueueError, InvalidSettings, StorageFailed
+from goqueue.model.errors import GoQueueError, InvalidSettings
 from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.framed import read_framed_or_refuse, write_framed
 
 ASK_MS = 250  # between two rounds of queries
 ANSWER_MS_MAX = 1_000  # per question; then silent nodes are skipped
@@ -131,7 +131,7 @@ class Formation:
 
     def _recall(self, offered_id: str, new_id: Callable[[], bytes]) -> _Kept:
         """Load the state of the last run, or create that of the first."""
-        kept = self._read()
+        kept = _read_kept(self._disk)
         if kept is None:
             kept = _Kept(Self(self._node_id, identify_disk(self._disk, new_id), offered_id, ()))
         if kept.has_begun and self.state is None:
@@ -332,16 +332,17 @@ class Formation:
             write_framed(self._disk, _FILE, magic=_MAGIC, version=_VERSION, body=kept)
         self._kept = kept
 
-    def _read(self) -> _Kept | None:
-        if not self._disk.exists(_FILE):
-            return None
-        kept = read_framed(self._disk, _FILE, magic=_MAGIC, version=_VERSION, body=_Kept)
-        if kept is None:
-            raise StorageFailed(
-                f"{_FILE} cannot be read, so the cluster of this node is unknown. "
-                "Restore the file, or empty the folder meta: the node then joins as a new node."
-            )
-        return kept
+
+def _read_kept(disk: Disk) -> _Kept | None:
+    return read_framed_or_refuse(
+        disk,
+        _FILE,
+        magic=_MAGIC,
+        version=_VERSION,
+        body=_Kept,
+        remedy="The cluster of this node is in it: restore the file, or empty the folder meta, and "
+        "the node joins as a new one.",
+    )
 
 
 def _finished(kept: _Kept) -> _Kept:
@@ -355,7 +356,7 @@ def _finished(kept: _Kept) -> _Kept:
 
 def belongs_to_cluster(disk: Disk) -> bool:
     """Return whether the data belongs to a cluster member, which must not run as a single node."""
-    kept = read_framed(disk, _FILE, magic=_MAGIC, version=_VERSION, body=_Kept)
+    kept = _read_kept(disk)
     return kept is not None and kept.me.formed is not None
 
 

@@ -128,6 +128,7 @@ class Membership:
             rack=self._settings.rack,
             disk=me.disk,
             cluster_id="" if cluster is None else cluster.cluster_id,
+            support=self._quorum.support,
         )
 
     def _heartbeat(self) -> Heartbeat:
@@ -137,4 +138,5 @@ class Membership:
             self._quorum.applied_index,
             wants_drain=self._wants_drain or self.is_ill(),
             integrity=() if self.is_trusted else self.integrity(),
+            support=self._quorum.support,
         )

@@ -27,9 +27,10 @@ from goqueue.cluster.facts import (
     NamedProducer,
     NamedQueueFact,
     QueueGroupFact,
+    WholeState,
     decode_decision,
 )
-from goqueue.cluster.metadata import Metadata, change_record
+from goqueue.cluster.metadata import Metadata, change_record, check_supported
 from goqueue.cluster.raft.messages import Entry, EntryKind
 from goqueue.cluster.raft.ready import Snapshot
 from goqueue.loop.clock import Clock
@@ -37,6 +38,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.batch import decode_batch, encode_batch
 from goqueue.model.errors import GoQueueError
 from goqueue.model.names import TopicPartition
+from goqueue.model.support import SUPPORT, Support, check_level
 from goqueue.partition import Partition, PartitionSettings, recover_partition
 from goqueue.storage.commit_journal import LOG_KEY_BYTES, CommitJournal
 from goqueue.storage.disk import Disk
@@ -46,7 +48,7 @@ PRODUCER_ID_BLOCK = 1000
 
 _METADATA = TopicPartition("__metadata", 0)
 _METADATA_KEY = bytes(LOG_KEY_BYTES)
-_METADATA_FOLDER = "meta/log"
+METADATA_FOLDER = "meta/log"
 
 _log = logging.getLogger(__name__)
 
@@ -87,11 +89,11 @@ class LocalLog:
             log=LogSettings(segment_bytes=16 << 20, is_deleting=False, is_compacting=True),
             message_bytes_max=64 << 20,
         )
-        redone = commit_journal.redo(_METADATA_KEY, _METADATA_FOLDER)
+        redone = commit_journal.redo(_METADATA_KEY, METADATA_FOLDER)
         partition, reports = recover_partition(
             _METADATA,
             disk,
-            _METADATA_FOLDER,
+            METADATA_FOLDER,
             settings,
             key=_METADATA_KEY,
             leader_epoch=0,
@@ -105,6 +107,8 @@ class LocalLog:
         for _, batch in batches:
             for record in decode_batch(batch):
                 self.metadata.replay(record)
+        if self.metadata.cluster is not None:
+            check_level(self.metadata.cluster.feature_level, SUPPORT)
         return partition
 
     def on_applied(self, applied: Applied) -> None:
@@ -137,11 +141,13 @@ class LocalLog:
 class AppliedMetadata:
     """The metadata of a cluster on this node: the committed log, applied up to `index`."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, support: Support = SUPPORT) -> None:
+        """Start from a snapshot; raise if a node with this support cannot use it."""
         self.metadata = Metadata()
         self.index = snapshot.last.index
+        self._support = support
         if snapshot.data:
-            self.metadata.restore(snapshot.data)
+            self.metadata.restore(snapshot.data, support=support)
         self._applied: list[Applied] = []
         self._waiting: dict[int, list[Promise[None]]] = {}  # by index
 
@@ -150,10 +156,13 @@ class AppliedMetadata:
 
     def apply(self, entry: Entry) -> Decision:
         """Apply an entry of the log, and return the decision it has."""
+        decision: Decision = ()
+        if entry.kind is EntryKind.PAYLOAD:
+            decision = decode_decision(entry.payload)
+            check_supported(decision, self._support)
         self.index = entry.index
         if entry.kind is not EntryKind.PAYLOAD:
             return ()
-        decision = decode_decision(entry.payload)
         self.metadata.apply_all(decision)
         for applied in self._applied:
             applied(decision)
@@ -163,7 +172,7 @@ class AppliedMetadata:
         """Replace the whole state by a snapshot, because this node was too far behind."""
         before = {topic.id: topic for topic in self.metadata.topics()}
         identities_before = self.metadata.identity_keys()
-        self.metadata.restore(snapshot.data)
+        self.metadata.restore(snapshot.data, support=self._support)
         self.index = snapshot.last.index
         after = {topic.id for topic in self.metadata.topics()}
         gone = [
@@ -172,7 +181,7 @@ class AppliedMetadata:
             if one.id not in after
         ]
         gone += [Forget(key) for key in identities_before - self.metadata.identity_keys()]
-        changes: Decision = (*gone, *self.metadata.facts())
+        changes = WholeState((*gone, *self.metadata.facts()))
         for applied in self._applied:
             applied(changes)
 
@@ -276,7 +285,7 @@ class Facts:
 
     def forget_queue_group(self, name: str) -> Promise[None]:
         gone = self.log.metadata.queue_groups[name]
-        return done(self.log.request(ForgetKey(gone.key)))
+        return done(self.log.request(ForgetKey(gone.key, gone.id)))
 
     # Named queues
 
@@ -289,7 +298,7 @@ class Facts:
         return done(self.log.request(PutNamedQueue(fact)))
 
     def forget_named_queue(self, fact: NamedQueueFact) -> Promise[None]:
-        return done(self.log.request(ForgetKey(fact.key)))
+        return done(self.log.request(ForgetKey(fact.key, fact.id)))
 
     # Jobs
 

@@ -12,7 +12,7 @@ from goqueue.cluster.metadata import Metadata
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.framed import read_framed_or_refuse, write_framed
 
 _DISK_FILE = "meta/disk"
 _DISK_MAGIC = b"GQDK"
@@ -58,7 +58,14 @@ class NodeIdentity:
 
 def identify_disk(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
     """Return the id created with the data, by which a replaced disk is detected."""
-    known = read_framed(disk, _DISK_FILE, magic=_DISK_MAGIC, version=_DISK_VERSION, body=bytes)
+    known = read_framed_or_refuse(
+        disk,
+        _DISK_FILE,
+        magic=_DISK_MAGIC,
+        version=_DISK_VERSION,
+        body=bytes,
+        remedy="Restore the file, or remove it: the node then joins like one with a new disk.",
+    )
     return rename_disk(disk, new_id) if known is None else known
 
 

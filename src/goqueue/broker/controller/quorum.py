@@ -21,7 +21,7 @@ from goqueue.broker.controller.metadata import Applied, AppliedMetadata
 from goqueue.broker.controller.node import Environment
 from goqueue.cluster.bootstrap import Formed
 from goqueue.cluster.commands import CatchUp, ClusterCommand, Result
-from goqueue.cluster.facts import Decision, NodeFact
+from goqueue.cluster.facts import ClusterFact, Decision, NodeFact
 from goqueue.cluster.raft import messages as raft_messages
 from goqueue.cluster.raft.core import Raft
 from goqueue.cluster.raft.messages import Entry, Members
@@ -57,12 +57,15 @@ class Quorum:
     ) -> None:
         """`formed` is the cluster as agreed on at bootstrap, once this node belongs to one."""
         self.node_id = raft.node_id
+        self.support = environment.peers.support
         self.partitions: list[Partition] = []  # the log is not a partition
         self.failure: GoQueueError | None = None
+        # Called with the reason when a decision of the cluster cannot be applied here.
+        self.on_unable: Callable[[GoQueueError], None] = _nothing
         self._raft = raft
         self._clock = clock = environment.clock
         self._peers = peers = environment.peers
-        self._applied = AppliedMetadata(raft.log.snapshot)
+        self._applied = AppliedMetadata(raft.log.snapshot, environment.peers.support)
         self.metadata = self._applied.metadata
         self._active = ActiveController(
             raft,
@@ -111,6 +114,15 @@ class Quorum:
     @property
     def term(self) -> int:
         return self._raft.term
+
+    @property
+    def committed_index(self) -> int:
+        return self._raft.commit_index
+
+    @property
+    def elections(self) -> int:
+        """Return how often this node was a candidate since it started."""
+        return self._raft.elections
 
     @property
     def applied_index(self) -> int:
@@ -195,10 +207,14 @@ class Quorum:
             return  # Called from something that was applied; the loop below continues.
         self._is_pumping = True
         try:
-            while not (ready := self._raft.take()).is_empty:
+            while self.failure is None and not (ready := self._raft.take()).is_empty:
                 self._perform(ready)
+        except GoQueueError as error:
+            self._cannot_apply(error)
         finally:
             self._is_pumping = False
+        if self.failure is not None:
+            return
         self._active.leave_unless_leading()
         self._saves.begin()
         self._alarm.set()
@@ -218,6 +234,8 @@ class Quorum:
             self._peers.notify(message.to, PeerKind.QUORUM, raft_messages.encode(message))
 
     def _saved(self, readies: list[Ready]) -> None:
+        if self.failure is not None:
+            return
         for ready in readies:
             self._send(ready.messages)
         self._raft.saved(readies[-1].token)
@@ -228,13 +246,26 @@ class Quorum:
         self._reads.give_up()
         self._active.leave()
 
+    def _cannot_apply(self, error: GoQueueError) -> None:
+        """Stop taking part: this node would differ from the others if it went on.
+
+        The entry is not applied, now or later, so an upgraded node finds the data as it is.
+        """
+        _log.error("this node has stopped: it cannot apply a decision of its cluster: %s", error)
+        self._saves.stop()
+        self._fail(error)
+        self._applied.stop(RequestTimedOut("The node is stopping; retry on another node."))
+        self.on_unable(error)
+
     # Applying
 
     def _apply(self, entry: Entry) -> None:
         decision = self._applied.apply(entry)
         self._active.applied(entry, decision)
         self._applied.settle()
-        if entry.index - self._snapshot_index >= SNAPSHOT_ENTRIES:
+        # A release that does not support a new level should fail when it starts, not later.
+        is_raised = any(isinstance(change, ClusterFact) for change in decision)
+        if is_raised or entry.index - self._snapshot_index >= SNAPSHOT_ENTRIES:
             self._snapshot_index = entry.index
             self._raft.compact(entry.index, self.metadata.snapshot())
 
@@ -303,6 +334,10 @@ class Quorum:
             return False
         self._raft.may_vote = True
         return True
+
+
+def _nothing(_: GoQueueError) -> None:
+    """Ignore a failure; without a process around it, a node can only stop taking part."""
 
 
 class _Saves:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from goqueue.broker.durability.saving import Saving
 from goqueue.loop.clock import Clock
+from goqueue.metrics import Histogram
 from goqueue.partition import Flush, Partition
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.log import SyncPoint
@@ -70,9 +71,16 @@ class Flusher:
         self._running = 0
         self._round: list[_Outcome] = []
         self._idle: list[Callable[[], None]] = []
+        self._durations: Histogram | None = None  # of rounds
+        self._stopwatch: Callable[[], float] = lambda: 0.0
+        self._began = 0.0
         self.rounds = 0
         self.rounds_journaled = 0
         self.files_synced = 0
+
+    def measure(self, durations: Histogram, stopwatch: Callable[[], float]) -> None:
+        """Measure how long rounds take, with a clock that shows seconds."""
+        self._durations, self._stopwatch = durations, stopwatch
 
     def mark(self, partition: Partition) -> None:
         """Note that a partition has been written to."""
@@ -140,6 +148,7 @@ class Flusher:
             self._finish_idle()
             return
         self.rounds += 1
+        self._began = self._stopwatch()
         self._round = []
         journaled, direct = self._divide(flushes)
         threads = min(THREADS_MAX, len(direct))
@@ -202,6 +211,8 @@ class Flusher:
         self._running -= 1
         if self._running:
             return
+        if self._durations is not None:
+            self._durations.observe(self._stopwatch() - self._began)
         # No writer is answered before the whole round is durable: records of one partition may
         # depend on another (on their topic, for example).
         for partition, flush, failure, is_journaled in self._round:

@@ -7,6 +7,8 @@ from then on. Failures are counted, and a client that fails too often has to wai
 
 from __future__ import annotations
 
+import logging
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -25,12 +27,14 @@ from goqueue.model.errors import (
 from goqueue.model.observer import interested
 from goqueue.model.session import NEVER_MS, ConnectedClient, Session, principal_of
 from goqueue.tenancy import keys, sasl
-from goqueue.tenancy.certificates import name_of, subject_of
+from goqueue.tenancy.certificates import name_of, read_certificate
 from goqueue.tenancy.failures import Failures
 from goqueue.tenancy.scram import NONCE_BYTES, ScramConversation
+from goqueue.tenancy.tokens import UnknownTokenKey
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.cluster.identity_facts import UserFact
 
 BASIC = "password"
 BEARER = "bearer"
@@ -39,7 +43,15 @@ TOKEN = "token"  # of another issuer; its user need not be in the metadata
 CERTIFICATE = "certificate"
 ACCESS_KEY_PREFIX = keys.ACCESS_PREFIX  # of the ids of access keys that a cluster has made
 EXPIRY_CHECK_MS = 3_600_000  # at least so often, because the wall time may be set
+UNKNOWN_KEY = (
+    "The token is signed with a key that is not known here; if the issuer has just begun to use "
+    "it, try again in a minute."
+)
+WARNED_MAX = 1_000  # users about whom the log warns
+_EXTERNAL = frozenset((TOKEN, CERTIFICATE))  # mechanisms whose users need not be there
 _OF_USERS = frozenset((BASIC, *ScramMechanism))  # mechanisms whose users are in the metadata
+
+_log = logging.getLogger(__name__)
 
 
 class Signer(NamedTuple):
@@ -73,6 +85,7 @@ class Authentication:
         self._failures = Failures()
         self._observer = interested(broker.observer, ("authenticated",))
         self._watched: dict[str, set[Watch]] = {}  # by principal and by the id of the key
+        self._warned: set[str] = set()  # users that clients with certificates or tokens are not
         self._identities.on_change(self._changed)
         self._principal_rules = broker.settings.security.tls_principal_rules
 
@@ -90,7 +103,7 @@ class Authentication:
         The certificate is the identity of the client unless its listener asks for other
         credentials, as in Kafka.
         """
-        subject = subject_of(client.certificate)
+        subject, expires_ms = read_certificate(client.certificate)
         session = msgspec.structs.replace(session, tls_identity=subject)
         if not client.rules.uses_certificates:
             return session
@@ -99,7 +112,7 @@ class Authentication:
         self._observe(session, name, CERTIFICATE, error)
         if error is not None:
             raise error
-        return self._session_of(session, name, CERTIFICATE, NEVER_MS)
+        return self._session_of(session, name, CERTIFICATE, expires_ms)
 
     def _unusable(self, subject: str, name: str) -> AuthenticationFailed | None:
         """Return why the name of a certificate cannot be used; None if it can."""
@@ -107,7 +120,7 @@ class Authentication:
             return AuthenticationFailed(
                 f"The subject {subject!r} matches no rule of security.tls_principal_rules."
             )
-        known = self._identities.users.get(name)
+        known = self._identities.external(name)
         if known is not None and known.is_disabled:
             return AuthenticationFailed(f"The user {name!r} is disabled.")
         return None
@@ -141,6 +154,9 @@ class Authentication:
             owner = await self._identities.check_token(token)
         except TokensUnavailable as error:
             self._refuse(session, name, TOKEN, AuthenticationFailed(str(error)))
+        except UnknownTokenKey:
+            # Nobody is blamed for a token of a key that the issuer has just begun to use.
+            self._refuse(session, name, TOKEN, AuthenticationFailed(UNKNOWN_KEY))
         except AuthenticationFailed:
             self.failed(session, name, TOKEN)
         self._failures.succeeded(session.client_host, name)
@@ -233,12 +249,20 @@ class Authentication:
     def may_act(self, session: Session) -> bool:
         """Return whether the user of a session may act, whatever has become of its credentials.
 
-        So it is for jobs, which go on after the session that has started them.
+        So it is for jobs, which go on after the session that has started them. A user that was
+        created, or created again, in another tenant since is not the one of the session.
         """
-        known = self._identities.users.get(session.user)
+        known = self._known(session.user, session.mechanism)
         if known is None:
-            return session.mechanism not in _OF_USERS and not session.key_id
-        return not known.is_disabled
+            is_of_user = session.mechanism in _OF_USERS or session.key_id or session.tenant
+            return not is_of_user
+        return not known.is_disabled and known.tenant == session.tenant
+
+    def _known(self, user: str, mechanism: str) -> UserFact | None:
+        """Return the user of a name for a client that authenticates by some mechanism."""
+        if mechanism in _EXTERNAL:
+            return self._identities.external(user)
+        return self._identities.users.get(user)
 
     # Outcomes
 
@@ -269,7 +293,7 @@ class Authentication:
     ) -> None:
         if self._observer is None:
             return
-        known = self._identities.users.get(user)
+        known = self._known(user, mechanism)
         if known is not None and known.tenant:
             session = msgspec.structs.replace(session, tenant=known.tenant)
         self._observer.authenticated(session, user, mechanism=mechanism, error=error)
@@ -291,7 +315,9 @@ class Authentication:
         expires_ms: int = NEVER_MS,
         key_id: str = "",
     ) -> Session:
-        known = self._identities.users.get(user)
+        known = self._known(user, mechanism)
+        if known is None and mechanism in _EXTERNAL:
+            self._warn_of_password(user, mechanism)
         return msgspec.structs.replace(
             session,
             principal=principal_of(user),
@@ -299,6 +325,24 @@ class Authentication:
             mechanism=mechanism,
             expires_ms=expires_ms,
             key_id=key_id,
+        )
+
+    def _warn_of_password(self, name: str, mechanism: str) -> None:
+        """Log, once for each user, that a client of its name is not this user, and the remedy."""
+        known = self._identities.users.get(name)
+        if known is None or name in self._warned or len(self._warned) >= WARNED_MAX:
+            return
+        self._warned.add(name)
+        _log.warning(
+            "a client with a %s in the name of %r is in the default tenant, because the user %r of "
+            "the tenant %r has a password; if they are the same, an operator must remove it: "
+            "kafka-configs --alter --entity-type users --entity-name %s --delete-config '%s'",
+            mechanism,
+            name,
+            name,
+            known.tenant,
+            shlex.quote(name),
+            ",".join(one.mechanism for one in known.verifiers),
         )
 
     # Sessions that must end
@@ -318,6 +362,7 @@ class Authentication:
                 self._watched.pop(name, None)
 
     def _changed(self, users: set[str], key_ids: set[str]) -> None:
+        self._warned -= users
         if not self._watched:
             return
         names = {*map(principal_of, users), *key_ids}

@@ -8,42 +8,41 @@ and forth. While there is no owner, or it has just changed, the entry node retri
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import (
     TYPE_CHECKING,
     Any,
-    ClassVar,
-    Protocol,
-    get_args,
-    get_origin,
-    get_type_hints,
-    runtime_checkable,
 )
 
 import msgspec
 
+from goqueue.broker.gate.levels import operation_level
 from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Arguments, Operation
+from goqueue.broker.gate.portable import Portable
 from goqueue.broker.gate.waiting import CANCELLATION
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.peers import Answer, PeerKind, Peers, read_answer
 from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
     GoQueueError,
+    LimitReached,
     NoOwner,
     NotCoordinator,
     RequestTimedOut,
     UnsupportedVersion,
+    UpgradeInProgress,
 )
-from goqueue.model.errors.refusals import Refusal, error_of, refusal_of
 from goqueue.model.session import Session
+from goqueue.model.support import LEVEL_MAX
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.topics.topics import Topic
 
 ANSWER_MS = 30_000  # for the owner to answer, in addition to the wait time of the client
+# For each node, if the result may do without it: a person waits for it.
+PARTIAL_ANSWER_MS = 2_000
 HANDOVER_MS_MAX = 5_000  # longer than it takes to detect that a node has failed
 HANDOVER_RETRY_MS = 50
 
@@ -157,8 +156,12 @@ class Forwarder:
     async def attempt(self, call: _RoutedCall) -> Any:
         """Have the current owner answer a call, once."""
         operation, arguments = call.operation, call.arguments
+        if operation.is_partial:
+            return await self._merge_available(call)
         if operation.merge is not None:
-            others = [self._send(node, call) for node in self._others()]
+            # Nodes of an older release have nothing of what the operation is about.
+            known = [node for node in self._others() if self._knows(node, operation)]
+            others = [self._send(node, call) for node in known]
             here = await call.perform_here()
             # All nodes must answer, or the merged result would be incomplete.
             return operation.merge(arguments, [*[await one for one in others], here])
@@ -169,47 +172,85 @@ class Forwarder:
             return await call.perform_here()
         return await self._send(node, call)
 
+    async def _merge_available(self, call: _RoutedCall) -> Any:
+        """Merge the answers of those nodes that have one."""
+        operation, answers = call.operation, []
+        assert operation.merge is not None
+        others = [self._send(node, call, answer_ms=PARTIAL_ANSWER_MS) for node in self._others()]
+        here = await call.perform_here()
+        for one in others:
+            try:
+                answers.append(await one)
+            except GoQueueError:
+                continue  # The node is away, or does not know the operation yet.
+        return operation.merge(call.arguments, [*answers, here])
+
     def _others(self) -> list[int]:
         assert self._broker.cluster is not None
         return [one.id for one in self._broker.cluster.nodes() if one.id != self._broker.node_id]
 
-    def _send(self, node: int, call: _RoutedCall) -> Promise[Any]:
+    def _send(self, node: int, call: _RoutedCall, *, answer_ms: int = ANSWER_MS) -> Promise[Any]:
         """Have another node perform an operation; it is notified if the client disconnects."""
         assert self._broker.cluster is not None
-        result: Promise[Any] = Promise()
+        result: Promise[Any]
         # A call to a failed node must not wait for it.
         if node == NO_OWNER or not self._broker.cluster.is_there(node):
-            result.reject(NoOwner())
-            return result
+            return _rejected(NoOwner())
         self._last += 1
         number = self._last
         portable = self._portable_of(call.operation)
+        try:
+            arguments = self._arguments_for(node, call, portable)
+        except UpgradeInProgress as refused:
+            return _rejected(refused)
 
-        def answered(answer: Answered | None, error: Exception | None) -> None:
-            if answer is None:
-                result.settle(None, error)
-            else:
-                result.resolve(portable.decode_answer(answer.body))
+        def unreadable(problem: str) -> GoQueueError:
+            return _unanswered(
+                call.operation,
+                f"Node {node} has answered {call.operation.name} as another release does: "
+                f"{problem}. Run the same release on all nodes.",
+            )
 
         def cancel() -> None:
             if not result.is_done:
                 self._peers.notify(node, PeerKind.OPERATION, _encode_head(number))
 
-        call.cancellation.on_cancel(cancel)
         called = self._peers.call(
             node,
             PeerKind.OPERATION,
             _encode_head(_Head(number, call.operation.name, call.session)),
-            [portable.encode_arguments(call.arguments)],
-            timeout_ms=call.arguments.get("wait_ms", 0) + ANSWER_MS,
+            [arguments],
+            timeout_ms=call.arguments.get("wait_ms", 0) + answer_ms,
         )
-        called.then(answered)
+        result = read_answer(
+            called, lambda answer: portable.decode_answer(answer.body), unreadable=unreadable
+        )
+        call.cancellation.on_cancel(cancel)
         return result
+
+    def _arguments_for(self, node: int, call: _RoutedCall, portable: Portable) -> bytes:
+        """Encode the arguments for a node; raise UpgradeInProgress if it lacks the operation."""
+        level, name = self._level_of(node), call.operation.name
+        needed = operation_level(name)
+        if level < needed:
+            raise UpgradeInProgress(
+                f"Node {node} must answer {name}, and its release does not know it; retry after "
+                "its upgrade."
+            )
+        return portable.encode_arguments(call.arguments, level)
+
+    def _level_of(self, node: int) -> int:
+        """Return the newest feature level that both this node and another support."""
+        assert self._broker.cluster is not None
+        return min(LEVEL_MAX, self._broker.cluster.support_of(node).level_max)
+
+    def _knows(self, node: int, operation: Operation) -> bool:
+        return self._level_of(node) >= operation_level(operation.name)
 
     def _portable_of(self, operation: Operation) -> Portable:
         portable = self._portable.get(operation.name)
         if portable is None:
-            portable = self._portable[operation.name] = Portable(operation.perform)
+            portable = self._portable[operation.name] = Portable(operation.perform, operation.name)
         return portable
 
     # Serving
@@ -239,7 +280,7 @@ class Forwarder:
             if error is not None:
                 answer.reject(error)
             else:
-                answer.resolve(Answer(b"", [portable.encode_answer(value)]))
+                self._answer(answer, operation, value, caller)
 
         def give_up() -> None:
             cancellation.cancel()
@@ -250,10 +291,42 @@ class Forwarder:
         self._perform(call.session, operation, arguments).then(done)
         return answer
 
+    def _answer(
+        self, answer: Promise[Answer], operation: Operation, value: Any, caller: int
+    ) -> None:
+        """Answer a node in the form that its release knows."""
+        try:
+            encoded = self._portable_of(operation).encode_answer(value, self._level_of(caller))
+        except UpgradeInProgress as error:
+            answer.reject(_unanswered(operation, str(error)))
+        except MemoryError:
+            # Anything but an error of the call would end the connection between the nodes.
+            answer.reject(
+                LimitReached("This node has no memory left for such an answer; ask for less.")
+            )
+        else:
+            answer.resolve(Answer(b"", [encoded]))
+
     def _serve_cancel(self, caller: int, head: bytes, _: memoryview) -> None:
         give_up = self._served.get((caller, _number_decoder.decode(head)))
         if give_up is not None:
             give_up()
+
+
+def _rejected(error: GoQueueError) -> Promise[Any]:
+    promise: Promise[Any] = Promise()
+    promise.reject(error)
+    return promise
+
+
+def _unanswered(operation: Operation, reason: str) -> GoQueueError:
+    """Return the error for a call that was performed, but whose answer cannot be passed on."""
+    if operation.is_reading:
+        return UpgradeInProgress(reason)
+    # Clients take this error for an unknown outcome, and do not simply repeat a change after it.
+    return RequestTimedOut(
+        f"{reason} {operation.name} may have been carried out; check before you repeat it."
+    )
 
 
 class _RoutedCall:
@@ -298,84 +371,21 @@ class _RoutedCall:
         is_lost = self.operation.is_reading and isinstance(error, RequestTimedOut)
         is_wanted = not cancellation.is_cancelled and clock.now_ms() < self._deadline_ms
         if (is_lost or isinstance(error, _MOVING)) and is_wanted:
-            timer = clock.call_later(HANDOVER_RETRY_MS, self.attempt)
-            cancellation.on_cancel(timer.cancel)
+
+            def retry() -> None:
+                cancellation.on_cancel(_nothing_waits)
+                self.attempt()
+
+            timer = clock.call_later(HANDOVER_RETRY_MS, retry)
+
+            def give_up() -> None:
+                timer.cancel()
+                self.result.settle(None, error)
+
+            cancellation.on_cancel(give_up)
         else:
             self.result.settle(value, error)
 
 
-# Codecs
-
-_AWAITABLE = (Promise, Awaitable, Coroutine)
-
-
-@runtime_checkable
-class Packed(Protocol):
-    """A type that is not plain data, and defines its own encoding."""
-
-    def pack(self) -> Any: ...
-
-    @classmethod
-    def unpack(cls, packed: Any) -> Any: ...
-
-    PACKED: ClassVar[Any]  # the type of what `pack` returns
-
-
-class Portable:
-    """Codecs for one operation, built from the annotations of its method at first use."""
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        hints = get_type_hints(method)
-        parameters = [
-            one
-            for one in inspect.signature(method).parameters.values()
-            if one.kind is inspect.Parameter.KEYWORD_ONLY
-        ]
-        self.waits = any(hints[one.name] is Cancellation for one in parameters)
-        self._names = [one.name for one in parameters if hints[one.name] is not Cancellation]
-        # A tuple has the order of the declaration; every argument is sent.
-        kinds = tuple(hints[name] for name in self._names)
-        self._defaults = {
-            one.name: one.default
-            for one in parameters
-            if one.default is not inspect.Parameter.empty
-        }
-        self._arguments = msgspec.msgpack.Decoder(tuple[kinds], dec_hook=_unpack)  # type: ignore[valid-type]
-        self._answer = msgspec.msgpack.Decoder(awaited(hints["return"]), dec_hook=_unpack)
-
-    def encode_arguments(self, arguments: Arguments) -> bytes:
-        given = {**self._defaults, **arguments}
-        return _encode([given[name] for name in self._names])
-
-    def decode_arguments(self, data: memoryview) -> dict[str, Any]:
-        return dict(zip(self._names, self._arguments.decode(data), strict=True))
-
-    def encode_answer(self, answer: Any) -> bytes:
-        return _encode(answer)
-
-    def decode_answer(self, data: memoryview) -> Any:
-        return self._answer.decode(data)
-
-
-def awaited(kind: Any) -> Any:
-    """Return the type of an answer, whether the method returns it or a promise of it."""
-    if get_origin(kind) in _AWAITABLE:
-        return get_args(kind)[-1]
-    return kind
-
-
-def _pack(value: Any) -> Any:
-    if isinstance(value, GoQueueError):
-        return refusal_of(value)
-    if isinstance(value, Packed):
-        return value.pack()
-    raise TypeError(f"{type(value).__name__} cannot be sent to another node")
-
-
-def _unpack(kind: type, value: Any) -> Any:
-    if issubclass(kind, GoQueueError):
-        return error_of(msgspec.convert(value, Refusal))
-    return kind.unpack(msgspec.convert(value, kind.PACKED, dec_hook=_unpack))  # type: ignore[attr-defined]
-
-
-_encode = msgspec.msgpack.Encoder(enc_hook=_pack).encode
+def _nothing_waits() -> None:
+    """An attempt is running, which says itself how to cancel it."""

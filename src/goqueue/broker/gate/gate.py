@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from goqueue.broker.gate.areas.access import AccessArea
 from goqueue.broker.gate.areas.acls import AclsArea
 from goqueue.broker.gate.areas.audit import AuditArea
+from goqueue.broker.gate.areas.backups import BackupsArea
 from goqueue.broker.gate.areas.cluster import ClusterArea
 from goqueue.broker.gate.areas.configs import ConfigsArea
 from goqueue.broker.gate.areas.dead_letters import DeadLettersArea
 from goqueue.broker.gate.areas.group_offsets import GroupOffsetsArea
 from goqueue.broker.gate.areas.groups import GroupsArea
+from goqueue.broker.gate.areas.journeys import JourneysArea
 from goqueue.broker.gate.areas.members import MembersArea
 from goqueue.broker.gate.areas.named_queues import NamedQueuesArea
-from goqueue.broker.gate.areas.node import NodeArea
+from goqueue.broker.gate.areas.node import MetricsArea, NodeArea
+from goqueue.broker.gate.areas.overviews.figures import FiguresArea
+from goqueue.broker.gate.areas.overviews.history import HistoryArea
+from goqueue.broker.gate.areas.overviews.inspection import InspectionArea
 from goqueue.broker.gate.areas.polling import PollingArea
 from goqueue.broker.gate.areas.queries import QueriesArea
 from goqueue.broker.gate.areas.queues import QueuesArea
@@ -25,20 +29,27 @@ from goqueue.broker.gate.areas.reassignments import ReassignmentsArea
 from goqueue.broker.gate.areas.records import RecordsArea
 from goqueue.broker.gate.areas.schedules import SchedulesArea
 from goqueue.broker.gate.areas.schemas import SchemasArea
+from goqueue.broker.gate.areas.share_groups import ShareGroupsArea
 from goqueue.broker.gate.areas.tenants import TenantsArea
 from goqueue.broker.gate.areas.topics import TopicsArea
 from goqueue.broker.gate.areas.transactions import TransactionsArea
 from goqueue.broker.gate.areas.users import UsersArea
 from goqueue.broker.gate.authentication import Authentication
+from goqueue.broker.gate.authoriser import Authoriser, Policy
 from goqueue.broker.gate.forwarding import Forwarder
 from goqueue.broker.gate.grants import Grants
-from goqueue.broker.gate.operation import Authoriser, Dispatcher, Policy
+from goqueue.broker.gate.operation import Dispatcher
+from goqueue.broker.gate.request_metrics import RequestMetrics
 from goqueue.broker.gate.tenant_calls import TenantCalls
 from goqueue.broker.quotas.meters import Meter
+from goqueue.broker.quotas.seats import Seat
 from goqueue.model.session import Session
+
+__all__ = ["Gate", "Seat"]
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
+    from goqueue.broker.gate.client_telemetry import ClientTelemetry
 
 
 _Identity = tuple[str, ...]
@@ -53,12 +64,13 @@ class Gate:
         authoriser: Authoriser,
         authentication: Authentication,
         *,
-        routes: bool = True,
+        routes_by: Gate | None = None,
     ) -> None:
         """The gates of a node share its authoriser and its authentication.
 
-        A gate that does not route performs every operation on this node, which refuses what
-        another node owns: for protocols whose clients find the owner themselves.
+        For protocols whose clients find owners themselves, a gate performs every operation on this
+        node, which refuses what another node owns. It passes those whose owner clients cannot
+        find to the gate `routes_by`.
         """
         self._broker = broker
         self.clock = broker.clock
@@ -72,14 +84,22 @@ class Gate:
         dispatcher = Dispatcher(broker, authoriser)
         dispatcher.tenants = TenantCalls(authoriser.namespaces)
         self.authentication = authentication
+        self.requests = RequestMetrics(broker.metrics, broker.clock.wall_ms)
+        self.has_client_telemetry = broker.settings.metrics.asks_clients
         self.access = AccessArea(dispatcher)
         self.acls = AclsArea(dispatcher)
         self.audit = AuditArea(dispatcher)
+        self.backups = BackupsArea(dispatcher)
         self.cluster = ClusterArea(dispatcher)
         self.configs = ConfigsArea(dispatcher)
+        self.figures = FiguresArea(dispatcher)
         self.group_offsets = GroupOffsetsArea(dispatcher)
         self.groups = GroupsArea(dispatcher)
+        self.history = HistoryArea(dispatcher)
+        self.inspection = InspectionArea(dispatcher)
+        self.journeys = JourneysArea(dispatcher)
         self.members = MembersArea(dispatcher)
+        self.metrics = MetricsArea(dispatcher)
         self.node = NodeArea(dispatcher)
         self.polling = PollingArea(dispatcher)
         self.queries = QueriesArea(dispatcher)
@@ -91,13 +111,22 @@ class Gate:
         self.queues = QueuesArea(dispatcher)
         self.schedules = SchedulesArea(dispatcher)
         self.schemas = SchemasArea(dispatcher)
+        self.share_groups = ShareGroupsArea(dispatcher)
         self.tenants = TenantsArea(dispatcher)
         self.topics = TopicsArea(dispatcher)
         self.transactions = TransactionsArea(dispatcher)
         self.users = UsersArea(dispatcher)
         self._dispatcher = dispatcher
-        if routes and broker.peers is not None:
+        if routes_by is not None:
+            dispatcher.last_resort = routes_by._dispatcher.forwarder
+        elif broker.peers is not None:
             dispatcher.forwarder = Forwarder(broker, broker.peers, dispatcher.perform)
+            dispatcher.last_resort = dispatcher.forwarder
+
+    @property
+    def client_telemetry(self) -> ClientTelemetry | None:
+        """What clients report of themselves; None if they are not asked to."""
+        return self._broker.measuring.client_telemetry
 
     @property
     def policy(self) -> Policy | None:
@@ -129,9 +158,9 @@ class Gate:
         """Return the quotas of a client; None if it has none."""
         return self._quotas.meter(session)
 
-    def connect(self, session: Session) -> Callable[[], None] | None:
-        """Count a connection of a user; return what ends it. Raise if there are too many."""
-        return self._quotas.connect(session)
+    def seat(self) -> Seat:
+        """Return what counts a new connection among those of its user."""
+        return Seat(self._quotas)
 
     def admits(self, host: str, *, connected: int) -> bool:
         """Return whether an address may open a connection besides those that it has."""

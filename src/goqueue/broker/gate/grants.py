@@ -29,7 +29,7 @@ from goqueue.tenancy.namespaces import Namespace
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
-    from goqueue.broker.gate.operation import Authoriser
+    from goqueue.broker.gate.authoriser import Authoriser
     from goqueue.broker.topics.topics import Topic
 
 __all__ = ["Grants", "Meter", "Reader", "RunLimits", "Stored", "Wanted", "Writer"]
@@ -66,6 +66,7 @@ class Grants:
         "_writers",
         "meter",
         "routes",
+        "topic_names",
     )
 
     def __init__(
@@ -85,6 +86,8 @@ class Grants:
         self._readers: dict[tuple[TopicRef, int], Reader] = {}
         # Data that a front end caches per writer, under its own keys.
         self.routes: dict[bytes, Any] = {}
+        # Names by id of topics that the identity may describe, cached by a front end.
+        self.topic_names: dict[bytes, str] = {}
 
     def writer(self, topic: TopicRef, number: int) -> Writer:
         """Return a partition to write to; raise if it does not exist or access is denied."""
@@ -139,7 +142,9 @@ class Grants:
         done: FetchDone,
     ) -> Waiting:
         """Read from places that readers returned, now or when there is enough data."""
-        meter = self.meter
+        meter, observer = self.meter, self._broker.topics.observer
+        if observer is not None:
+            done = _observed(observer, self._session, wanted, done)
         if self._authoriser.policy is not None:
             done = self._checked_again(done)
         if meter is not None:
@@ -182,6 +187,7 @@ class Grants:
         self._writers.clear()
         self._readers.clear()
         self.routes.clear()
+        self.topic_names.clear()
 
     def _find(self, action: Action, topic: TopicRef, number: int) -> tuple[Broker, Topic, int]:
         broker = self._broker
@@ -240,6 +246,22 @@ def _charged(meter: Meter, done: FetchDone) -> FetchDone:
         done(results)
 
     return charge
+
+
+def _observed(
+    observer: Observer, session: Session, wanted: Sequence[Wanted], done: FetchDone
+) -> FetchDone:
+    """Report what a fetch returns: the records from the requested offsets on."""
+
+    def report(results: Sequence[FetchedData]) -> None:
+        for one, result in zip(wanted, results, strict=True):
+            batches, partition = result.batches, result.partition
+            if batches is not None and partition is not None:
+                count = batches.end_offset - max(one.offset, batches.offset)
+                observer.fetched(partition.name.topic, count, size=batches.length, session=session)
+        done(results)
+
+    return report
 
 
 class _Place:
@@ -344,11 +366,16 @@ class Writer(_Place):
             return None
         return topic.partitions[self._number].run_limits(now_ms=self._clock.wall_ms())
 
-    def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
-        """Store plain batches of any producers; return packed base offsets and the last offset."""
+    def append_run(
+        self, data: memoryview, pieces: list[Piece], senders: Sequence[Session]
+    ) -> tuple[bytes, int]:
+        """Store plain batches of any producers; return packed base offsets and the last offset.
+
+        `senders` are the sessions of the pieces.
+        """
         partition = self._topic.partitions[self._number]
         now_ms = self._clock.wall_ms()
-        offsets = partition.append_run(data, pieces, now_ms=now_ms, session=self._session)
+        offsets = partition.append_run(data, pieces, now_ms=now_ms, senders=senders)
         return offsets, partition.log.end_offset - 1
 
     def when_run_stored(self, last_offset: int, done: Done, *, is_replicated: bool) -> None:
@@ -407,9 +434,11 @@ class TenantWriter(Writer):
     ) -> None:
         super().when_stored(stored, self._shown(done), is_replicated=is_replicated)
 
-    def append_run(self, data: memoryview, pieces: list[Piece]) -> tuple[bytes, int]:
+    def append_run(
+        self, data: memoryview, pieces: list[Piece], senders: Sequence[Session]
+    ) -> tuple[bytes, int]:
         try:
-            return super().append_run(data, pieces)
+            return super().append_run(data, pieces, senders)
         except GoQueueError as error:
             raise self._space.error(error) from None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from goqueue.broker.transactions.ids import transactional_id_in
-from goqueue.cluster.facts import ClusterFact, Decision, Forget
+from goqueue.cluster.facts import Decision, Forget, WholeState
 from goqueue.cluster.identity_facts import TENANT_PREFIX, TenantFact
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import TenantSuspended
@@ -114,7 +114,7 @@ class Namespaces:
         return space is None or (space.holds(resource) and not is_internal(resource))
 
     def _applied(self, decision: Decision) -> None:
-        if any(_concerns_tenants(one) for one in decision):
+        if isinstance(decision, WholeState) or any(map(_concerns_tenants, decision)):
             self.refresh()
 
 
@@ -133,4 +133,4 @@ def inside(session: Session) -> Session:
 def _concerns_tenants(change: object) -> bool:
     if isinstance(change, Forget):
         return change.key.startswith(TENANT_PREFIX)
-    return isinstance(change, TenantFact | ClusterFact)
+    return isinstance(change, TenantFact)

@@ -18,20 +18,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from goqueue.broker.gate.namespaces import Namespaces, own_resource
+from goqueue.broker.gate.authoriser import Authoriser
 from goqueue.broker.gate.waiting import WaitingCalls
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import CLUSTER, Access, Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, GoQueueError
-from goqueue.model.observer import CALL_EVENTS, Observer, interested
-from goqueue.model.session import NODE_PRINCIPAL, Session
+from goqueue.model.observer import Observer, interested
+from goqueue.model.session import Session
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
     from goqueue.broker.gate.forwarding import Forwarder
     from goqueue.broker.gate.tenant_calls import TenantCalls
+    from goqueue.broker.quotas.quotas import Quotas
     from goqueue.broker.topics.topics import Topic
 
 NO_OWNER = -1
@@ -41,6 +42,8 @@ Arguments = Mapping[str, Any]
 Resources = Callable[[Arguments], Iterable[Resource | Access]]
 # The node that must answer, -1 if there is none, or None if any node can.
 Owner = Callable[["Broker", Arguments], int | Awaitable[int | None] | None]
+# The bytes and messages of an answer, which count against the rates of whoever reads it.
+Charges = Callable[[Any], tuple[int, int]]
 # Merges the answers of all nodes, each of which has only a part.
 Merge = Callable[[Arguments, Sequence[Any]], Any]
 
@@ -62,7 +65,11 @@ class Operation:
     is_reading: bool = False  # changes nothing, so it may be repeated when a response is lost
     is_immediate: bool = False  # answered at once, from local state
     is_change: bool = False  # administers something, rather than reads, or moves messages
+    is_partial: bool = False  # merged from those nodes that answer; the result says which
     is_for_operators: bool = False  # concerns the whole cluster, so no tenant may use it
+    shows_all_tenants: bool = False  # as it is stored, so the default tenant may not either
+    is_always_routed: bool = False  # also for protocols whose clients find owners themselves
+    charges: Charges | None = None  # for reading; refused to clients that are over their rate
 
     @property
     def is_routed(self) -> bool:
@@ -76,92 +83,12 @@ class Operation:
 
 OPERATIONS: dict[str, Operation] = {}
 
+# The events of calls that a dispatcher reports.
+_DISPATCHED = ("called", "queried", "opened", "created")
 _CHANGES = frozenset({Action.CREATE, Action.DELETE, Action.ALTER, Action.ALTER_CONFIGS})
 
 
 # The steps of a call
-
-
-class Policy(Protocol):
-    """Decides which session may do what."""
-
-    def allows(self, session: Session, action: Action, resource: Resource) -> bool: ...
-
-    def allows_any(self, session: Session, action: Action, kind: ResourceKind) -> bool:
-        """Whether the session may perform the action on some resource of a kind."""
-
-
-class Authoriser:
-    """Checks what sessions may access, by the policy that all gates of a node share."""
-
-    def __init__(self, observer: Observer | None, namespaces: Namespaces) -> None:
-        self.policy: Policy | None = None  # None: everything is allowed
-        self.epoch = 0  # moves whenever access may have changed
-        self.namespaces = namespaces
-        namespaces.has_policy = lambda: self.policy is not None
-        namespaces.on_change(self.changed)
-        namespaces.refused = partial(self.report_denied, operation="tenants")
-        self._observer = interested(observer, ("denied",))
-        self._on_change: list[Callable[[], None]] = []
-
-    def replace(self, policy: Policy | None) -> None:
-        """Replace the policy, and drop all access that was granted under the old one."""
-        self.policy = policy
-        self.changed()
-
-    def changed(self) -> None:
-        """Drop all access that was granted, because the rules of the policy have changed."""
-        self.epoch += 1
-        for changed in self._on_change:
-            changed()
-
-    def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` whenever the policy, its rules or tenants change."""
-        self._on_change.append(changed)
-
-    def authorise(self, session: Session, operation: Operation, arguments: Arguments) -> None:
-        """Raise unless the session may access every resource of the operation."""
-        for action, resource in operation.accesses(arguments):
-            self.check(session, action, resource, operation=operation.name)
-
-    def check(
-        self, session: Session, action: Action, resource: Resource, *, operation: str = ""
-    ) -> None:
-        """Raise unless the session may perform the action on the resource."""
-        self.namespaces.check_state(session, action)
-        if not self.allows(session, action, resource):
-            self.report_denied(session, action, resource, operation=operation)
-            raise self.denial(session, action, resource)
-
-    def denial(self, session: Session, action: Action, resource: Resource) -> AccessDenied:
-        """Return the error for an action that a session may not perform."""
-        is_hidden = not self.allows(session, Action.DESCRIBE, resource)
-        if not self.namespaces.holds(session, resource):
-            resource = Resource(resource.kind, "")  # The name of another tenant's is secret.
-        return AccessDenied(session.principal, action, resource, is_hidden=is_hidden)
-
-    def report_denied(
-        self, session: Session, action: Action, resource: Resource = CLUSTER, *, operation: str
-    ) -> None:
-        """Report to the observer that a session was denied an action."""
-        if self._observer is not None:
-            self._observer.denied(session, action, resource, operation=operation)
-
-    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
-        if session.tenant or self.namespaces.is_used:
-            if not self.namespaces.holds(session, resource):
-                return False
-            resource = own_resource(session, resource)
-        if self.policy is None or session.principal == NODE_PRINCIPAL:
-            return True
-        return self.policy.allows(session, action, resource)
-
-    def is_open(self, session: Session) -> bool:
-        """Whether a session may do everything, to all there is."""
-        return self.policy is None and not session.tenant and not self.namespaces.is_used
-
-    def allows_any(self, session: Session, action: Action, kind: ResourceKind) -> bool:
-        return self.policy is None or self.policy.allows_any(session, action, kind)
 
 
 class Dispatcher:
@@ -174,7 +101,9 @@ class Dispatcher:
         self._waiting = WaitingCalls(authoriser)
         self.areas: dict[str, Area] = {}
         self.forwarder: Forwarder | None = None  # None: everything is performed here
-        self.observer = interested(broker.observer, CALL_EVENTS)
+        # For operations that are always routed, whose owner clients have no way to find.
+        self.last_resort: Forwarder | None = None
+        self.observer = interested(broker.observer, _DISPATCHED)
         observes_traffic = self.observer is not None and self.observer.observes_traffic
         self.traffic_observer = self.observer if observes_traffic else None
         self.tenants: TenantCalls  # set by the gate
@@ -259,9 +188,10 @@ class Dispatcher:
         self, session: Session, operation: Operation, area: Area, arguments: Arguments
     ) -> Promise[Any]:
         """Answer an authorised operation, or a part of one, here or on its owner."""
-        if self.forwarder is None or not operation.is_routed:
+        forwarder = self.last_resort if operation.is_always_routed else self.forwarder
+        if forwarder is None or not operation.is_routed:
             return _perform(operation, area, session, arguments)
-        return self.forwarder.route(
+        return forwarder.route(
             session, operation, arguments, lambda: _perform(operation, area, session, arguments)
         )
 
@@ -293,14 +223,28 @@ def _perform(
     operation: Operation, area: Area, session: Session, arguments: Arguments
 ) -> Promise[Any]:
     """Run an operation on this node; exceptions reject the promise."""
+    quotas = area._broker.quotas
+    charges = operation.charges if quotas.is_active else None
     try:
+        if charges is not None:
+            quotas.check_consume(session)
         answer = operation.perform(area, session, **arguments)
     except Exception as error:
         return _rejected(error)
-    if isinstance(answer, Promise):
-        return answer
-    assert isinstance(answer, CoroutineType)
-    return promised(answer)
+    if not isinstance(answer, Promise):
+        assert isinstance(answer, CoroutineType)
+        answer = promised(answer)
+    if charges is not None:
+        answer.then(partial(_charge, quotas, session, charges))
+    return answer
+
+
+def _charge(
+    quotas: Quotas, session: Session, charges: Charges, answer: Any, error: Exception | None
+) -> None:
+    """Charge a client for what it has read."""
+    if error is None:
+        quotas.consumed(session, *charges(answer))
 
 
 def _rejected(error: Exception) -> Promise[Any]:
@@ -332,14 +276,18 @@ class Area:
         self._authoriser.report_denied(session, action, resource, operation=self._name)
         return self._authoriser.denial(session, action, resource)
 
+    def _mutate(self, session: Session, count: int = 1) -> None:
+        """Charge changes of the metadata; raise if the client has to wait."""
+        if self._broker.quotas.is_active:
+            self._broker.quotas.mutate(session, count)
+
     async def _create_topic(
         self, session: Session, topic: str, *, may_create: bool = True
     ) -> Topic:
         """Create a topic that a session is about to use, if settings and its rights allow."""
         if may_create:
             self._check_create(session, topic)
-            if self._broker.quotas.is_active:
-                self._broker.quotas.mutate(session, self._broker.settings.topics.partitions)
+            self._mutate(session, self._broker.settings.topics.partitions)
         observer = self._dispatcher.observer
         created = promised(self._broker.auto_creation.create(topic, may_create=may_create))
         if observer is not None:
@@ -366,6 +314,9 @@ def operation(
     merge: Merge | None = None,
     is_reading: bool = False,
     is_change: bool | None = None,
+    is_always_routed: bool = False,
+    is_partial: bool = False,
+    charges: Charges | None = None,
 ) -> Callable[
     [Callable[Concatenate[A, Session, P], Awaitable[R]]],
     Callable[Concatenate[A, Session, P], Promise[R]],
@@ -373,7 +324,8 @@ def operation(
     """Declare an asynchronous operation, answered here or by another node.
 
     Whether it `is_change` follows from the action, unless it is given: most operations that read
-    or write messages are not, but some of them discard or move many at once.
+    or write messages are not, but some of them discard or move many at once. One that returns
+    records says with `charges` how much of them counts against the rates of its reader.
     """
     if is_change is None:
         is_change = action in _CHANGES and not is_reading
@@ -382,7 +334,16 @@ def operation(
         method: Callable[Concatenate[A, Session, P], Awaitable[R]],
     ) -> Callable[Concatenate[A, Session, P], Promise[R]]:
         declared = _declare(
-            method, action, resources, owner, merge, is_reading=is_reading, is_change=is_change
+            method,
+            action,
+            resources,
+            owner,
+            merge,
+            is_reading=is_reading,
+            is_change=is_change,
+            is_always_routed=is_always_routed,
+            is_partial=is_partial,
+            charges=charges,
         )
 
         @wraps(method)
@@ -432,6 +393,9 @@ def _declare(
     is_reading: bool,
     is_immediate: bool = False,
     is_change: bool = False,
+    is_always_routed: bool = False,
+    is_partial: bool = False,
+    charges: Charges | None = None,
 ) -> Operation:
     area, _, name = method.__qualname__.rpartition(".")
     full = f"{area_name(area)}.{name}"
@@ -446,7 +410,11 @@ def _declare(
         is_reading,
         is_immediate,
         is_change,
-        is_for_operators=cluster in resources,
+        is_partial,
+        is_for_operators=cluster in resources or whole_cluster in resources,
+        shows_all_tenants=whole_cluster in resources,
+        is_always_routed=is_always_routed,
+        charges=charges,
     )
     OPERATIONS[full] = declared
     return declared
@@ -501,12 +469,19 @@ def cluster(_: Arguments) -> Iterable[Resource]:
     return (CLUSTER,)
 
 
+def whole_cluster(_: Arguments) -> Iterable[Resource]:
+    """For the data of all tenants as it is stored: once there are tenants, only for super users."""
+    return (CLUSTER,)
+
+
 def own_cluster(_: Arguments) -> Iterable[Resource]:
     """For what each tenant has for itself, as if it had a cluster of its own."""
     return (CLUSTER,)
 
 
-own_cluster.__name__ = cluster.__name__  # as the page of all operations shows it
+whole_cluster.__name__ = own_cluster.__name__ = (
+    cluster.__name__
+)  # as the page of all operations shows it
 
 
 def also(action: Action, resources: Resources) -> Resources:

@@ -54,9 +54,9 @@ class TenantCalls:
             return None
         if session.tenant:
             self._namespaces.check_state(session, operation.action)
-            if operation.is_for_operators:
-                self._namespaces.refused(session, operation.action)
-                raise AccessDenied(session.principal, operation.action, CLUSTER)
+        if operation.shows_all_tenants or (session.tenant and operation.is_for_operators):
+            self._namespaces.refused(session, operation.action)
+            raise AccessDenied(session.principal, operation.action, CLUSTER)
         return TenantCall(space, self.names_of(operation), session, arguments)
 
     def names_of(self, operation: Operation) -> OperationNames:

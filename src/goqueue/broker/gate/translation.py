@@ -27,8 +27,8 @@ from typing import (
 
 import msgspec
 
-from goqueue.broker.gate.forwarding import awaited
 from goqueue.broker.gate.plain_views import PlainPage, PlainStream, PlainTopic
+from goqueue.broker.gate.portable import awaited
 from goqueue.broker.gate.views import PageView, RecordStream, TopicView
 from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Acl, Resource

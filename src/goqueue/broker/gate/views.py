@@ -172,7 +172,7 @@ class FetchedPartition(Protocol):
     @property
     def last_stable_offset(self) -> int: ...
 
-    def unreadable(self, error: OSError | CorruptBatch) -> GoQueueError:
+    def unreadable(self, error: OSError | CorruptBatch, offset: int | None = None) -> GoQueueError:
         """Return the error for a reader when the disk has failed, or a batch is damaged."""
 
 

@@ -7,16 +7,18 @@ what arrives after that must not reach a client that may not have it any more.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import ref
 
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.errors import GoQueueError
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.operation import Arguments, Authoriser, Operation
+    from goqueue.broker.gate.authoriser import Authoriser
+    from goqueue.broker.gate.operation import Arguments, Operation
     from goqueue.model.session import Session
 
 CANCELLATION = "cancellation"  # the argument that operations which may wait have
+SWEEP_MIN = 100  # calls; fewer are not worth a search for those that nobody waits for
 
 
 class WaitingCalls:
@@ -25,7 +27,8 @@ class WaitingCalls:
     def __init__(self, authoriser: Authoriser) -> None:
         self._authoriser = authoriser
         # A call that is cancelled may never be answered; its promise then drops it.
-        self._calls: WeakSet[_WaitingCall] = WeakSet()
+        self._calls: set[ref[_WaitingCall]] = set()
+        self._sweep_at = SWEEP_MIN
         authoriser.on_change(self._changed)
 
     def watch(
@@ -36,13 +39,28 @@ class WaitingCalls:
         if cancellation is None or answer.is_done:
             return answer
         call = _WaitingCall(session, operation, arguments, cancellation)
-        self._calls.add(call)
-        answer.then(call.answered)
+        known = ref(call)
+        self._calls.add(known)
+        if len(self._calls) >= self._sweep_at:
+            self._sweep()
+
+        def answered(value: Any, error: Exception | None) -> None:
+            self._calls.discard(known)
+            call.answered(value, error)
+
+        answer.then(answered)
         return call.shown
 
+    def _sweep(self) -> None:
+        """Forget the calls that were dropped without an answer."""
+        self._calls = {one for one in self._calls if one() is not None}
+        self._sweep_at = max(SWEEP_MIN, 2 * len(self._calls))
+
     def _changed(self) -> None:
-        for call in list(self._calls):
-            call.check(self._authoriser)
+        for known in list(self._calls):
+            call = known()
+            if call is not None:
+                call.check(self._authoriser)
 
 
 class _WaitingCall:

@@ -69,8 +69,10 @@ class Access:
         scope = f":.{prefix}" if prefix and kind is ResourceKind.SUBJECT else prefix
         return self._control.allows_any(who, action, kind, scope=scope)
 
-    def explain(self, who: Who, action: Action, resource: Resource) -> Verdict:
-        return self._control.explain(who, action, resource)
+    def explain(
+        self, who: Who, action: Action, resource: Resource, *, shows_super_users: bool = True
+    ) -> Verdict:
+        return self._control.explain(who, action, resource, shows_super_users=shows_super_users)
 
     # Changes of the metadata
 

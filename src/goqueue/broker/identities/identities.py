@@ -110,6 +110,15 @@ class Identities:
             raise UnknownUser(name)
         return known
 
+    def external(self, name: str) -> UserFact | None:
+        """Return the user whom a certificate or a token of a name stands for, if there is one.
+
+        It is none with a password in a tenant: its administrators create such users, and would
+        draw anybody into it.
+        """
+        known = self.users.get(name)
+        return None if known is None or (known.tenant and known.verifiers) else known
+
     def verifier(self, name: str, mechanism: ScramMechanism) -> ScramVerifier | None:
         """Return what verifies the password of a user; None if it has none, or is disabled."""
         known = self.users.get(name)
@@ -129,7 +138,7 @@ class Identities:
 
     def keys_of(self, user: str) -> list[Key]:
         """Return the keys of a user, the oldest first."""
-        own = [one.value for one in self.keys.values() if one.value.user == user]
+        own = [one.value for one in self._log.metadata.identity_counts.keys_of(user)]
         return sorted(own, key=lambda one: (one.created_ms, one.id))
 
     def access_secret(self, key_id: str) -> str | None:
@@ -196,8 +205,9 @@ class Identities:
         """Refuse, or accept again, all credentials of a user."""
         await self._change(name, lambda user: {"is_disabled": is_disabled})
 
-    async def delete_user(self, name: str) -> None:
-        await done(self._log.request(DeleteUser(name)))
+    async def delete_user(self, name: str, *, purged: str = "") -> None:
+        """Delete a user; with `purged`, only as a part of the deletion of that tenant."""
+        await done(self._log.request(DeleteUser(name, purged)))
 
     async def _change(self, name: str, change: Callable[[UserFact], dict[str, Any]]) -> None:
         """Change a user, again if another request has changed it in the meantime."""
@@ -333,7 +343,7 @@ class Identities:
     async def check_token(self, token: str) -> TokenOwner:
         """Return whom a token of another issuer is for; raise unless it is valid."""
         owner = await self.tokens.check(token, self._remembered)
-        known = self.users.get(owner.user)
+        known = self.external(owner.user)
         if known is not None and known.is_disabled:
             raise AuthenticationFailed
         return owner

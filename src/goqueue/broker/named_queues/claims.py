@@ -25,6 +25,7 @@ from goqueue.model.errors import (
     NotCoordinator,
     TransactionCoordinatorFenced,
 )
+from goqueue.model.session import Session
 
 CLAIM_MS_MAX = 10_000  # for all leaders to accept the marker
 RETRY_MS = 100
@@ -33,7 +34,11 @@ _PRODUCER_PREFIX = "named-queue/"
 
 class Publish(Protocol):
     def __call__(
-        self, topic: str, outgoing: Sequence[Record | Outgoing]
+        self,
+        topic: str,
+        outgoing: Sequence[Record | Outgoing],
+        *,
+        session: Session | None = None,
     ) -> Promise[list[PublishResult]]: ...
 
 

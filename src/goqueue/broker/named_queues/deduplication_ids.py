@@ -16,15 +16,15 @@ from goqueue.broker.topics.topics import Topic
 from goqueue.delivery import Kept
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
-from goqueue.model.batch import Record
-from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
-from goqueue.model.errors import RequestTimedOut
-from goqueue.model.queue_headers import (
+from goqueue.model.attributes import (
     DEDUPLICATED_AT_HEADER,
     DEDUPLICATION_HEADER,
     MESSAGE_ID_HEADER,
     header_text,
 )
+from goqueue.model.batch import Record
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
+from goqueue.model.errors import RequestTimedOut
 
 PAGE_RECORDS_MAX = 1000
 PAGE_BYTES_MAX = 4 << 20

@@ -98,6 +98,8 @@ class NamedQueueMoves:
         self._new_id = new_id
         # Whether who started a move may write to a topic.
         self.may_write: Callable[[bytes, str], bool] = lambda session, topic: True
+        # Charges who started a move for what it wrote; returns how long it has to wait.
+        self.charge: Callable[[bytes, Sequence[Record]], int] = lambda session, records: 0
         self._working: dict[str, Move] = {}  # by id, with progress that is not stored yet
         self._is_stopped = False
 
@@ -220,6 +222,10 @@ class NamedQueueMoves:
             if queue is None or queue.id != job.queue_id:
                 job.problem = "The queue was deleted."
             elif job.state == "running" and job.moved < job.wanted:
+                wait_ms = self.charge(job.started_by, ())
+                if wait_ms:
+                    await self._pause(min(wait_ms, RETRY_MS))
+                    continue
                 moved = await self._step(job, queue)
             ending = self._ending(job, moved)
             if ending is not None:
@@ -298,6 +304,7 @@ class NamedQueueMoves:
                 trouble = result
             (refused if is_refused else stored).append(one.delivery.receipt)
         if stored:
+            self.charge(job.started_by, records)
             await self._queues.ack(queue.group, stored)
             job.moved += len(stored)
         if trouble is None:

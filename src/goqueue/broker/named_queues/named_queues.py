@@ -12,6 +12,7 @@ node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -35,6 +36,7 @@ from goqueue.model.errors import (
     UnknownTopic,
 )
 from goqueue.model.names import DELIVERY_TOPIC
+from goqueue.model.session import NOBODY, Session
 from goqueue.model.tenants import NameKind, QueueName, Text, TopicName
 
 # How often a change is repeated because another node has changed the queue in the meantime.
@@ -87,6 +89,8 @@ class NamedQueues:
         self._replication_factor = replication_factor
         self._new_id = new_id
         self._catch_up = catch_up
+        # Called with the topic and the number of messages that had been sent before.
+        self.deduplicated: Callable[[str, int], None] | None = None
         self._resting_names = RestingNames()  # of queues that this node may create
 
     # Lookup
@@ -318,6 +322,9 @@ class NamedQueues:
         is_shared = any(one.topic == known.topic and one.name != name for one in self.all())
         if known.made_topic and not is_shared:
             await _though_gone(self._topics.delete, known.topic)
+        now = self.find(name)
+        if now is None or now.id != known.id:
+            return  # Another call has deleted it; the group of its name may be that of a new queue.
         await _though_gone(self._queues.groups.delete, known.group)
         facts, producer = self._topics.facts, producer_name(known)
         if facts.producer_named(producer) is not None:
@@ -328,12 +335,24 @@ class NamedQueues:
 
     # Sending
 
-    def send(self, queue: NamedQueue, postings: Sequence[Posting]) -> Promise[list[PostResult]]:
+    def send(
+        self, queue: NamedQueue, postings: Sequence[Posting], session: Session = NOBODY
+    ) -> Promise[list[PostResult]]:
         """Store messages, or schedule delayed ones; return a result for each, in order.
 
         Messages with a deduplication id can be sent only at the queue's owner.
         """
-        return self._sender.send(queue, postings)
+        sent = self._sender.send(queue, postings, session)
+        if self.deduplicated is not None:
+            sent.then(partial(self._count_duplicates, queue.topic))
+        return sent
+
+    def _count_duplicates(
+        self, topic: str, results: list[PostResult] | None, _: Exception | None
+    ) -> None:
+        count = sum(isinstance(one, Posted) and one.is_duplicate for one in results or ())
+        if count and self.deduplicated is not None:
+            self.deduplicated(topic, count)
 
 
 async def _though_gone(delete: Callable[[str], Promise[None]], name: str) -> None:

@@ -22,7 +22,12 @@ from goqueue.cluster.facts import NamedQueueFact
 from goqueue.delivery import Deduplication, IdRoom, Kept, Slot
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, promised
-from goqueue.model.attributes import parse_attributes
+from goqueue.model.attributes import (
+    DEDUPLICATED_AT_HEADER,
+    DEDUPLICATION_HEADER,
+    MESSAGE_ID_HEADER,
+    parse_attributes,
+)
 from goqueue.model.batch import NO_TIMESTAMP, Record
 from goqueue.model.errors import (
     DeduplicationFull,
@@ -35,11 +40,8 @@ from goqueue.model.errors import (
     StorageFull,
     UnknownProducer,
 )
-from goqueue.model.queue_headers import (
-    DEDUPLICATED_AT_HEADER,
-    DEDUPLICATION_HEADER,
-    MESSAGE_ID_HEADER,
-)
+from goqueue.model.key_hash import partition_of_key
+from goqueue.model.session import Session
 from goqueue.model.tenants import Text
 from goqueue.partition import Partition
 
@@ -150,13 +152,19 @@ class QueueSender:
         if window is not None:
             window.is_over = True
 
-    def send(self, queue: NamedQueueFact, postings: Sequence[Posting]) -> Promise[list[PostResult]]:
+    def send(
+        self, queue: NamedQueueFact, postings: Sequence[Posting], session: Session
+    ) -> Promise[list[PostResult]]:
         if any(posting.deduplication_id is not None for posting in postings):
-            return promised(self._send_once(queue, postings))
-        return promised(self._store(queue, self._publish, postings))
+            return promised(self._send_once(queue, postings, session))
+        return promised(self._store(queue, self._publish, postings, session))
 
     async def _store(
-        self, queue: NamedQueueFact, publish: Publish, postings: Sequence[Posting]
+        self,
+        queue: NamedQueueFact,
+        publish: Publish,
+        postings: Sequence[Posting],
+        session: Session,
     ) -> list[PostResult]:
         """Store messages without deduplication."""
         results: list[PostResult] = []
@@ -171,7 +179,7 @@ class QueueSender:
             else:
                 results.append(_UNKNOWN)
                 places.append(place)
-        published = await publish(queue.topic, outgoing)
+        published = await publish(queue.topic, outgoing, session=session)
         for place, one in zip(places, published, strict=True):
             if isinstance(one, GoQueueError):
                 results[place] = one
@@ -181,7 +189,7 @@ class QueueSender:
         return results
 
     async def _send_once(
-        self, queue: NamedQueueFact, postings: Sequence[Posting]
+        self, queue: NamedQueueFact, postings: Sequence[Posting], session: Session
     ) -> list[PostResult]:
         results: list[PostResult | None] = [None] * len(postings)
         for _ in range(ROUNDS_MAX):
@@ -191,7 +199,7 @@ class QueueSender:
             window = await self._window_of(queue, postings[left[0]].scope)
             fresh, waits = self._admit(queue, window, postings, left, results)
             if fresh:
-                await self._store_fresh(queue, window, postings, fresh, results)
+                await self._store_fresh(queue, window, postings, fresh, results, session)
             for slot in waits:
                 waiting = window.waiting.get(slot)
                 if waiting is not None:
@@ -219,6 +227,7 @@ class QueueSender:
             kept = ids.find(slot, now_ms)
             if kept is not None:
                 results[place] = Posted(kept.message_id, kept.sequence, is_duplicate=True)
+                self._report_duplicate(queue, posting, kept.sequence)
             elif ids.is_storing(slot):
                 waits.append(slot)
             elif ids.is_full(now_ms):
@@ -229,6 +238,18 @@ class QueueSender:
                 fresh.append(place)
         return fresh, waits
 
+    def _report_duplicate(
+        self, queue: NamedQueueFact, posting: Posting, offset: int | None
+    ) -> None:
+        """Report a duplicate to the observer, if it is known in which partition the message is."""
+        observer, topic = self._topics.observer, self._topics.find(queue.topic)
+        if observer is None or topic is None or offset is None:
+            return
+        count, key = len(topic.partitions), posting.record.key
+        if count == 1 or (posting.scope == "key" and key is not None):
+            number = 0 if count == 1 or key is None else partition_of_key(key, count)
+            observer.deduplicated(topic.partition(number).name, (offset, offset + 1))
+
     async def _store_fresh(
         self,
         queue: NamedQueueFact,
@@ -236,12 +257,13 @@ class QueueSender:
         postings: Sequence[Posting],
         places: Sequence[int],
         results: list[PostResult | None],
+        session: Session,
     ) -> None:
         """Store the first messages of their ids, and notify those that wait for them."""
         chosen = [postings[place] for place in places]
         stored: Sequence[PostResult]
         try:
-            stored = await self._store(queue, window.publish, chosen)
+            stored = await self._store(queue, window.publish, chosen, session)
         except GoQueueError as error:
             stored = [error] * len(chosen)
         now_ms, settled = self._clock.now_ms(), []

@@ -18,6 +18,7 @@ from goqueue.model.errors import (
     InvalidTimestamp,
     RecordTooLarge,
 )
+from goqueue.model.session import Session
 from goqueue.partition import Partition
 
 BATCH_RECORDS_MAX = 5000
@@ -36,6 +37,10 @@ class Share(Protocol):
     @property
     def size(self) -> int:
         """The upper bound of the records' size in a batch, in bytes."""
+
+    @property
+    def session(self) -> Session | None:
+        """Who sent the records, if that is known."""
 
     @property
     def waits(self) -> bool:
@@ -79,7 +84,8 @@ class Gatherer:
             records = [record for share in shares for record in share.records]
         try:
             batch = memoryview(encode_batch(records))
-            appended = partition.append(batch, now_ms=self._clock.wall_ms())
+            senders = senders_of(shares)
+            appended = partition.append(batch, now_ms=self._clock.wall_ms(), senders=senders)
         except GoQueueError as error:
             self._refuse(partition, shares, error)
             return
@@ -106,6 +112,19 @@ class Gatherer:
         for share in shares:
             for part in share.split():
                 self._store(partition, [part])
+
+
+def senders_of(shares: Sequence[Share]) -> list[tuple[int, Session | None]]:
+    """Return how many records are whose; the shares of one sender that follow count together."""
+    first = shares[0]
+    senders, count, sender = [], len(first.records), first.session
+    for share in shares[1:]:
+        if share.session is not sender and share.session != sender:
+            senders.append((count, sender))
+            count, sender = 0, share.session
+        count += len(share.records)
+    senders.append((count, sender))
+    return senders
 
 
 def _fitting(shares: list[Share], bytes_max: int) -> Iterator[list[Share]]:

@@ -13,7 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from goqueue.broker.publishing.gathering import BATCH_RECORDS_MAX, OF_ONE_RECORD, Share
+from goqueue.broker.publishing.gathering import (
+    BATCH_RECORDS_MAX,
+    OF_ONE_RECORD,
+    Share,
+    senders_of,
+)
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic
 from goqueue.loop.clock import Clock
@@ -183,7 +188,11 @@ class Outbox:
                 self._refuse(queue, shares, _reported(queue, error))
 
         self._leaders.append(
-            queue.topic, queue.number, bytes(batch), timeout_ms=WRITE_TIMEOUT_MS
+            queue.topic,
+            queue.number,
+            bytes(batch),
+            timeout_ms=WRITE_TIMEOUT_MS,
+            senders=senders_of(shares),
         ).then(written)
 
     def _write_anew(self, queue: _PartitionQueue, shares: Sequence[Share]) -> None:

@@ -30,6 +30,7 @@ from goqueue.model.attributes import (
 from goqueue.model.batch import HEADER_BYTES, NO_TIMESTAMP, Header, Record
 from goqueue.model.errors import GoQueueError, InternalTopic, StorageFull
 from goqueue.model.key_hash import partition_of_key
+from goqueue.model.session import Session
 from goqueue.model.tenants import Text
 
 RECORD_OVERHEAD_BYTES = 40  # lengths, deltas and the like, at most
@@ -97,6 +98,7 @@ class Publisher:
         partition: int | None,
         waits: bool = True,
         now_ms: int | None = None,
+        session: Session | None = None,
     ) -> Promise[list[PublishResult]]:
         """Store or schedule records; return a result for each, in order, when all are durable.
 
@@ -119,7 +121,7 @@ class Publisher:
             return refused
         if now_ms is None:
             now_ms = self._clock.wall_ms()
-        call = _Call(self, target, len(outgoing), waits=waits, now_ms=now_ms)
+        call = _Call(self, target, len(outgoing), waits=waits, now_ms=now_ms, session=session)
         keyless = self._keyless(target) if partition is None else partition
         call.sort_in(outgoing, partition=partition, keyless=keyless)
         return call.carry_out()
@@ -153,12 +155,20 @@ class _Call:
     """One call of `publish` in progress."""
 
     def __init__(
-        self, publisher: Publisher, topic: Topic, count: int, *, waits: bool, now_ms: int
+        self,
+        publisher: Publisher,
+        topic: Topic,
+        count: int,
+        *,
+        waits: bool,
+        now_ms: int,
+        session: Session | None,
     ) -> None:
         self._publisher = publisher
         self._topic = topic
         self._now_ms = now_ms
         self.waits = waits
+        self.session = session
         self.results: list[PublishResult | None] = [None] * count
         self._lanes: dict[_Lane, _Load] = {}
         self._delayed: list[tuple[int, Delayed]] = []
@@ -293,7 +303,7 @@ class _Load:
 class _Share:
     """A load on its way into a batch."""
 
-    __slots__ = ("_call", "_load", "_number", "records", "size", "waits")
+    __slots__ = ("_call", "_load", "_number", "records", "session", "size", "waits")
 
     def __init__(self, call: _Call, number: int, load: _Load, size: int) -> None:
         self._call = call
@@ -301,6 +311,7 @@ class _Share:
         self._load = load
         self.records = load.records
         self.size = size
+        self.session = call.session
         self.waits = call.waits
 
     def stored(self, base_offset: int, timestamp_ms: int) -> None:

@@ -27,11 +27,18 @@ from goqueue.broker.shards.courier import BatchNumbers, Courier
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.topic_changes import IN_SYNC_SETTING
 from goqueue.delivery import DeadLetter, DeadLettered, DeadLetterIntent, PendingLetter
+from goqueue.delivery.ledger import stored_letters
 from goqueue.delivery.ranges import ranges_of
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
 from goqueue.model.batch import Record
-from goqueue.model.dead_letters import PREFIX, Origin, without_origin, write_origin
+from goqueue.model.dead_letters import (
+    PREFIX,
+    Origin,
+    without_origin,
+    write_errors,
+    write_origin,
+)
 from goqueue.model.errors import (
     GoQueueError,
     OutOfOrderSequence,
@@ -59,6 +66,7 @@ class LetterSource(NamedTuple):
     group_id: str
     topic: Topic
     number: int
+    has_error_headers: bool = False
 
 
 @dataclass(slots=True)
@@ -134,7 +142,8 @@ class DeadLetterWriter:
         except (UnknownTopicId, OutOfOrderSequence):
             return nothing
         self._check_open()
-        return DeadLettered(ranges_of(sorted(offsets)), intent.topic_id, end)
+        stored = stored_letters(intent.letters, intent.partition, end)
+        return DeadLettered(ranges_of(sorted(offsets)), intent.topic_id, end, stored)
 
     async def _read_again(
         self, source: LetterSource, letter_topic_id: bytes, offsets: list[int]
@@ -225,13 +234,17 @@ class DeadLetterWriter:
         source_queue, letters = batch.source_queue, [entry.letter for entry in batch.entries]
         intent = self._intent(letter_topic, batch.number, letters)
         source = LetterSource(
-            source_queue.group, source_queue.group_id, source_queue.topic, batch.number
+            source_queue.group,
+            source_queue.group_id,
+            source_queue.topic,
+            batch.number,
+            source_queue.queue.settings.error_headers,
         )
         source_queue.intend_dead_letters(batch.number, intent)
         await self._saved(source_queue)
         end = await self._store(source, intent, batch.records)
         self._check_open()
-        source_queue.note_dead_lettered(letters, intent.topic_id, end)
+        source_queue.note_dead_lettered(letters, intent, end)
         await self._saved(source_queue)
         for entry in batch.entries:
             self._done(entry)
@@ -368,6 +381,7 @@ def letter_record(
     headers = (
         *without_origin(record.headers),
         *write_origin(origin),
+        *(write_errors(origin) if source.has_error_headers else ()),
         (TOPIC_ID_HEADER, source.topic.id.hex().encode()),
         (GROUP_ID_HEADER, source.group_id.encode()),
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from goqueue.broker.queues.host import HostedGroup, HostedQueue
 from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.topics.topics import Topic, Topics
@@ -24,6 +22,7 @@ from goqueue.model.errors import (
     InvalidGroupSettings,
     InvalidRequest,
     UnknownGroup,
+    UpgradeInProgress,
 )
 from goqueue.model.names import DELIVERY_TOPIC, INTERNAL_TOPICS
 from goqueue.model.tenants import GroupName, TopicName
@@ -73,16 +72,30 @@ class QueueGroups:
     def describe(self, name: str) -> QueueGroup:
         return _describe(self.owned(name))
 
-    def create(self, name: str, settings: Mapping[str, Any] | None = None) -> Promise[None]:
+    def known(self) -> list[HostedGroup]:
+        """Return all groups as this node has them."""
+        return list(self._hosts.groups.values())
+
+    def create(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        keeps_known: bool = False,
+    ) -> Promise[None]:
         """Create a group, or change the settings of an existing one; resolves when durable.
 
-        Without settings, a group that another node has created in the meantime is not changed.
+        With `keeps_known`, or without settings, a group that another node has created in the
+        meantime is not changed.
         """
         known = self._hosts.groups.get(name)
         checked = self.check_settings(name, settings or {})
         group_id = self._new_id() if known is None else known.fact.id
-        fact = QueueGroupFact(group_id, name, msgspec.to_builtins(checked))
-        return self._topics.facts.record_queue_group(fact, keeps_known=settings is None)
+        level = self._topics.facts.log.metadata.level
+        fact = QueueGroupFact(group_id, name, checked.at_level(level))
+        return self._topics.facts.record_queue_group(
+            fact, keeps_known=keeps_known or settings is None
+        )
 
     async def change(
         self, name: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -96,6 +109,15 @@ class QueueGroups:
         finally:
             del self._changing[name]
             done.resolve(None)
+
+    def check_level(self, needed: int, what: str) -> None:
+        """Raise UpgradeInProgress if the cluster may still have nodes of an older release."""
+        level = self._topics.facts.log.metadata.level
+        if level < needed:
+            raise UpgradeInProgress(
+                f"{what} cannot be used before the upgrade of the cluster is finalized: the "
+                f"feature level is {level}, and {needed} is needed. Run `goqueue cluster upgrade`."
+            )
 
     def check_settings(self, name: str, settings: Mapping[str, Any]) -> QueueSettings:
         """Raise if `create` would refuse these settings."""
@@ -130,6 +152,11 @@ class QueueGroups:
             for name, group in self._hosts.groups.items()
             if group.queues
         }
+
+    def hosted_here(self) -> list[HostedQueue]:
+        """Return the queues of the groups that this node owns, as far as they are started."""
+        groups = self._hosts.groups.values()
+        return [one for group in groups for one in group.queues.values()]
 
     # Ownership
 

@@ -9,9 +9,16 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard
+from goqueue.broker.queues.receivers import (
+    D,
+    ReceiveCall,
+    ReceiveLimits,
+    Receiver,
+    stay,
+)
 from goqueue.broker.queues.records import Part, Received, ReceivedRun, RecordReader, Source
 from goqueue.broker.topics.topics import Topic
 from goqueue.cluster.facts import QueueGroupFact
@@ -28,7 +35,7 @@ from goqueue.delivery import (
     Run,
     Settled,
     Unacked,
-    check_queue_settings,
+    stored_queue_settings,
 )
 from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
@@ -60,56 +67,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class ReceiveLimits:
-    """Limits of receive calls: how many wait, over all queues of the node, and their size."""
-
-    waiting_max: int
-    bytes_max: int  # of one response
-    waiting: int = 0
-
-
-def _stay() -> None:
-    """Do nothing."""
-
-
-@dataclass(slots=True, eq=False)
-class Receiver:
-    """A receive call that waits for messages."""
-
-    consumer: str
-    count_max: int
-    visibility_ms: int
-    promise: Promise[Received] = field(default_factory=Promise)
-    timer: Handle | None = None
-    leave: Callable[[], None] = _stay
-    give_back: Callable[[], None] = _stay  # returns leased messages whose response is not sent yet
-
-    def cancel(self) -> None:
-        """Cancel the call, because its client is gone."""
-        if not self.promise.is_done:
-            self.answer(Received(""))
-            give_back, self.give_back = self.give_back, _stay
-            give_back()
-
-    def answer(self, messages: Received) -> None:
-        self.stop_waiting()
-        self.promise.resolve(messages)
-
-    def refuse(self, error: Exception) -> None:
-        self.stop_waiting()
-        self.promise.reject(error)
-
-    def stop_waiting(self) -> None:
-        """Leave the queue and break reference cycles, which would need the garbage collector."""
-        timer, self.timer = self.timer, None
-        if timer is not None:
-            timer.cancel()
-        leave, self.leave = self.leave, _stay
-        leave()
-
-
-@dataclass(slots=True)
-class _Reading:
+class Reading:
     """The records that a receive call has read, and the bytes left; run `n` is of part `n`."""
 
     room: int
@@ -120,7 +78,7 @@ class _Reading:
     is_awaiting: bool = False  # a chosen record has to be fetched from another node
 
 
-def _given(reading: _Reading, handed: Sequence[LeasedRun]) -> list[ReceivedRun]:
+def _given(reading: Reading, handed: Sequence[LeasedRun]) -> list[ReceivedRun]:
     """Return the leased part of what was read."""
     given: list[ReceivedRun] = []
     for run_number, of_run, lease, first in handed:
@@ -152,7 +110,7 @@ class HostedGroup:
     def __init__(self, fact: QueueGroupFact, journal: DeliveryJournal) -> None:
         self.fact = fact
         self.id = fact.id.hex()
-        self.settings = check_queue_settings(dict(fact.settings))
+        self.settings = stored_queue_settings(fact.name, fact.settings)
         self.unacked = Unacked()
         self.queues: dict[bytes, HostedQueue] = {}
         self.shard: DeliveryShard | None = None  # as of the last `check_owned`
@@ -194,11 +152,12 @@ class HostedQueue:
         self._limits = limits
         # Otherwise another node may become the owner before this one notices.
         self._is_alone = shard.is_alone
-        self._receivers: dict[Receiver, None] = {}
+        self._receivers: dict[ReceiveCall[Any], None] = {}
+        self._general_count = 0  # of those, the ones that take messages of any partition
         # Receivers that wait longer than requested, with the end of their requested wait.
-        self._hasty: dict[Receiver, int] = {}
+        self._hasty: dict[ReceiveCall[Any], int] = {}
         self._is_serving_due = False
-        self._is_awaiting = False  # records chosen by the last receive are being fetched
+        self.is_awaiting = False  # records chosen by the last receive are being fetched
         self._is_searching = False  # the last receive found nothing, but has not seen everything
         self._timer: Handle | None = None
         self._timer_at: int | None = None
@@ -229,7 +188,7 @@ class HostedQueue:
             self._timer.cancel()
         for receiver in list(self._receivers):
             if error is None:
-                receiver.answer(Received(self.topic.name))
+                receiver.answer_nothing()
             else:
                 receiver.refuse(error)
 
@@ -252,35 +211,37 @@ class HostedQueue:
 
     # Receiving
 
-    def receive(self, receiver: Receiver, wait_ms: int) -> None:
+    def receive(self, receiver: ReceiveCall[Any], wait_ms: int) -> None:
         """Respond with available messages, or when some arrive, or with none at the timeout."""
         if self._closed_by is not None:
             receiver.refuse(self._closed_by)
             return
-        if not self._receivers:
+        if not self._general_count:
             # Waiting receivers come first, so serve at once only if there are none.
-            self._see_time_pass()
+            self.see_time_pass()
             if self._try(receiver):
                 self.settle()
                 return
-        if (self._is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
+        if (self.is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
             self._hasty[receiver] = self._clock.now_ms() + wait_ms
             wait_ms = AWAIT_MS
         if wait_ms <= 0 or self._limits.waiting >= self._limits.waiting_max:
             self._hasty.pop(receiver, None)
-            receiver.answer(Received(self.topic.name))
+            receiver.answer_nothing()
         else:
             self._receivers[receiver] = None
+            self._general_count += not receiver.is_selective
             self._limits.waiting += 1
             receiver.leave = partial(self._leave, receiver)
             receiver.timer = self._clock.call_later(wait_ms, receiver.cancel)
-            if not self._is_awaiting:
+            if not self.is_awaiting:
                 self.wake()
         self.settle()
 
-    def _leave(self, receiver: Receiver) -> None:
+    def _leave(self, receiver: ReceiveCall[Any]) -> None:
         self._hasty.pop(receiver, None)
         if self._receivers.pop(receiver, self) is None:
+            self._general_count -= not receiver.is_selective
             self._limits.waiting -= 1
 
     def wake(self) -> None:
@@ -295,9 +256,11 @@ class HostedQueue:
             return
         for receiver in list(self._receivers):
             # A consumer at its limit must not block those behind it.
-            if self.queue.limits.room_for(receiver.consumer) and not self._try(receiver):
+            if not self.queue.limits.room_for(receiver.consumer) or self._try(receiver):
+                continue
+            if not receiver.is_selective or not self.queue.may_choose(self.now_ms):
                 break
-        if self._hasty and not (self._is_awaiting or self._is_searching):
+        if self._hasty and not (self.is_awaiting or self._is_searching):
             self._dismiss()
         if self._is_searching:
             self.wake()
@@ -307,18 +270,42 @@ class HostedQueue:
         """Respond to receivers whose requested wait is over, as no more data is expected."""
         now_ms = self._clock.now_ms()
         for receiver in [one for one, until_ms in self._hasty.items() if until_ms <= now_ms]:
-            receiver.answer(Received(self.topic.name))
+            receiver.answer_nothing()
 
-    def _try(self, receiver: Receiver) -> bool:
+    def _try(self, receiver: ReceiveCall[Any]) -> bool:
         """Respond to the receiver if there are messages for it, or an error."""
         try:
-            messages = self._collect(receiver)
+            messages = receiver.collect(self)
         except GoQueueError as error:
             receiver.refuse(error)
             return True
         if messages:
             self._hand_over(receiver, messages)
         return bool(messages)
+
+    def return_held(
+        self, consumer: str, number: int, is_over: Callable[[Lease], bool], *, is_counted: bool
+    ) -> bool:
+        """Return leases of a consumer in a partition, as failed or as never delivered."""
+        now_ms, by_offset = self.see_time_pass(), self.queue.by_offset
+        held = [one for one in by_offset.held(consumer, number) if is_over(one)]
+        if is_counted:
+            for lease in held:
+                by_offset.fail(lease, now_ms)
+        else:
+            self.queue.release(held, now_ms)
+        self.settle()
+        self.wake()
+        return bool(held)
+
+    def void_held(self, consumer: str, number: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Return ranges (first, last) that never reached the consumer, and that it may hold."""
+        now_ms, queue = self.see_time_pass(), self.queue
+        for first, last in ranges:
+            for lease, positions in list(queue.by_offset.find(consumer, number, first, last)):
+                queue.void(lease, positions, now_ms)
+        self.settle()
+        self.wake()
 
     def take_back(self, consumer: str) -> None:
         """Return all messages of a consumer as if they had not been delivered."""
@@ -329,7 +316,7 @@ class HostedQueue:
         self.settle()
         self.wake()
 
-    def _hand_over(self, receiver: Receiver, messages: Received) -> None:
+    def _hand_over(self, receiver: ReceiveCall[D], messages: D) -> None:
         """Respond once the leases are journaled, so that a restart or a new owner has them.
 
         In a cluster, and with key order, this means that they are committed. An owner that was
@@ -337,7 +324,7 @@ class HostedQueue:
         written, which survives a crash of the process, and not yet synced.
         """
         receiver.stop_waiting()
-        leases = {run.lease: None for run in messages.runs}
+        leases = messages.leases
         until_ms = min(lease.until_ms for lease in leases)
 
         def give_back() -> None:
@@ -347,7 +334,7 @@ class HostedQueue:
         def noted(_: None, error: Exception | None) -> None:
             if receiver.promise.is_done:
                 return
-            receiver.give_back = _stay
+            receiver.give_back = stay
             is_over = receiver.visibility_ms >= LEASE_MS_MIN and (until_ms <= self._clock.now_ms())
             if error is None and is_over:
                 error = RequestTimedOut("Leases expired before they were committed; retry.")
@@ -367,10 +354,28 @@ class HostedQueue:
             receiver.timer = self._clock.call_later(GRANT_MS_MAX, give_up)
             self.shard.saved(self).then(noted)
 
-    def _collect(self, receiver: Receiver) -> Received:
+    def expect_nothing(self) -> None:
+        """Begin to collect messages: none of them is being fetched yet."""
+        self.is_awaiting, self._is_searching = bool(self._unknown), False
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def must_read(self, number: int) -> bool:
+        """Whether records of a partition decide themselves whether they may be delivered."""
+        queue = self.queue
+        return (
+            queue.settings.key_order
+            or self.ttl_ms >= 0
+            or queue.partitions[number].index.may_expire
+        )
+
+    def collect(self, receiver: Receiver) -> Received:
+        """Lease messages of any partition, and read their records."""
         received = Received(self.topic.name)
         room, queue = self._limits.bytes_max, self.queue
-        self._is_awaiting, self._is_searching = bool(self._unknown), False
+        self.expect_nothing()
         call = queue.new_call()
         for _ in range(ROUNDS_MAX):
             now_ms = self._clock.now_ms()
@@ -378,7 +383,7 @@ class HostedQueue:
             if not picks:
                 break
             room_read = min(room, LOOK_BYTES_MAX) if queue.fairness.is_scanning else room
-            reading = self._read(picks, room_read, is_first=not received)
+            reading = self.read(picks, is_first=not received, room=room_read)
             handed = queue.lease(
                 now_ms,
                 receiver.consumer,
@@ -392,7 +397,7 @@ class HostedQueue:
                 received.add(run)
             reads_ahead = queue.settings.fair_keys or queue.takes_whole_keys
             room = room - _bytes_of(given) if reads_ahead else reading.room
-            self._is_awaiting = self._is_awaiting or reading.is_awaiting
+            self.is_awaiting = self.is_awaiting or reading.is_awaiting
             is_stopped = reading.error is not None or reading.is_awaiting
             if is_stopped and queue.fairness.stop_scanning():
                 is_stopped = False  # There are messages that were set aside before.
@@ -405,9 +410,9 @@ class HostedQueue:
             self._is_searching = not received
         return received
 
-    def _read(self, picks: Sequence[Pick], room: int, *, is_first: bool) -> _Reading:
+    def read(self, picks: Sequence[Pick], *, is_first: bool, room: int | None = None) -> Reading:
         """Read the records of the chosen messages, as far as they fit into one response."""
-        reading = _Reading(room)
+        reading = Reading(self._limits.bytes_max if room is None else room)
         cut_off: set[int] = set()  # Partitions with unread messages, which none may overtake.
         for number, lane, offsets in picks:
             if reading.room <= 0 and (reading.runs or not is_first):
@@ -519,10 +524,16 @@ class HostedQueue:
         """Note messages that are about to be dead letters; durable when `saved` resolves."""
         self.queue.partitions[number].record(event)
 
-    def note_dead_lettered(self, letters: list[DeadLetter], topic_id: bytes, end: int) -> None:
+    def note_dead_lettered(
+        self, letters: list[DeadLetter], intent: DeadLetterIntent, end: int
+    ) -> None:
         """Note letters that their topic has before offset `end`; durable when `saved` resolves."""
         self.queue.settling.note_dead_lettered(
-            letters, self._clock.now_ms(), topic_id=topic_id, end=end
+            letters,
+            self._clock.now_ms(),
+            topic_id=intent.topic_id,
+            partition=intent.partition,
+            end=end,
         )
         self.wake()
         self._set_alarm()
@@ -534,11 +545,13 @@ class HostedQueue:
 
     # Time
 
-    def _see_time_pass(self) -> None:
+    def see_time_pass(self) -> int:
+        """Take back expired leases, show messages whose delay has ended, and return the time."""
         now_ms = self._clock.now_ms()
         self.queue.expire(now_ms)
         if self.queue.settings.delay_ms:
             self.queue.end_initial_delays(now_ms)
+        return now_ms
 
     def _set_alarm(self) -> None:
         """Set the timer to the next lease expiry and, for waiting receivers, the next retry.
@@ -548,8 +561,10 @@ class HostedQueue:
         so an earlier timer is left as it is.
         """
         wake_ms = self.queue.leases.next_expiry_ms()
-        due_ms = self.queue.chooser.next_due_ms() if self._receivers else None
-        if due_ms is not None and due_ms > self._clock.now_ms():
+        due_ms = None
+        if self._receivers:
+            due_ms = self.queue.chooser.next_due_after_ms(self._clock.now_ms())
+        if due_ms is not None:
             wake_ms = due_ms if wake_ms is None else min(wake_ms, due_ms)
         if self._receivers and self.queue.settings.delay_ms:
             visible_ms = self.queue.next_visible_ms()
@@ -567,7 +582,7 @@ class HostedQueue:
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, None
-        self._see_time_pass()
+        self.see_time_pass()
         if self._receivers:
             self._serve()
         else:

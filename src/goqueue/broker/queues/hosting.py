@@ -12,20 +12,21 @@ from functools import partial
 from random import Random
 
 from goqueue.broker.queues.dead_lettering import DeadLetterWriter, LetterSource
-from goqueue.broker.queues.host import HostedGroup, HostedQueue, ReceiveLimits
+from goqueue.broker.queues.host import HostedGroup, HostedQueue
 from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard, not_here
 from goqueue.broker.queues.lanes import QueueSources
+from goqueue.broker.queues.receivers import ReceiveLimits
 from goqueue.broker.queues.records import Source
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.settings import lane_settings
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import (
     QUEUE_GROUP_PREFIX,
-    ClusterFact,
     Decision,
     Forget,
     PartitionFact,
     QueueGroupFact,
+    WholeState,
 )
 from goqueue.config import DeliverySettings
 from goqueue.delivery import (
@@ -35,12 +36,13 @@ from goqueue.delivery import (
     PartitionLog,
     Queue,
     Unacked,
-    check_queue_settings,
     queue_tag,
+    stored_queue_settings,
 )
 from goqueue.loop.clock import Clock, Handle, MonotonicClock
-from goqueue.loop.promise import start
+from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import CoordinatorNotAvailable, GoQueueError, UnknownGroup, UnknownTopic
+from goqueue.model.names import TopicPartition
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk
@@ -149,11 +151,13 @@ class QueueHosts:
             # Intents that are not committed may never have been sent, and must not be yet.
             await shard.settled()
             for number, ledger in list(shard.ledgers[place].items()):
-                source = LetterSource(group.fact.name, group.id, topic, number)
+                has_errors = group.settings.error_headers
+                source = LetterSource(group.fact.name, group.id, topic, number, has_errors)
                 for intent in list(ledger.letter_intents.values()):
                     event = await letter_writer.finish(source, intent)
                     ledger.apply(event)
-                    shard.note(LedgerKey(*place, number), event)
+                    name = TopicPartition(topic.name, number)
+                    shard.note(LedgerKey(*place, number), event, group.fact.name, name)
         except GoQueueError as error:
             if not shard.is_closed:
                 _log.error("cannot open %s of group %s: %s", topic.name, group.fact.name, error)
@@ -199,6 +203,10 @@ class QueueHosts:
 
     def _apply(self, decision: Decision) -> None:
         moved: dict[bytes, None] = {}
+        if isinstance(decision, WholeState):
+            known = self._topics.facts.queue_groups()
+            for name in [one for one in self.groups if one not in known]:
+                self._drop_group(name)
         for change in decision:
             if isinstance(change, QueueGroupFact):
                 self._put_group(change)
@@ -206,11 +214,6 @@ class QueueHosts:
                 self._drop_group(change.key.removeprefix(QUEUE_GROUP_PREFIX).decode())
             elif isinstance(change, PartitionFact) and self._is_read(change.topic_id):
                 moved[change.topic_id] = None
-            elif isinstance(change, ClusterFact):
-                # A snapshot of all metadata does not list the groups that were deleted.
-                known = self._topics.facts.queue_groups()
-                for name in [one for one in self.groups if one not in known]:
-                    self._drop_group(name)
         if moved:
             # Replicas are added and removed after this, in the same loop iteration.
             self.clock.call_soon(partial(self.sources.copies_changed, moved))
@@ -223,7 +226,8 @@ class QueueHosts:
         if known is None:
             self._add_group(fact)
             return
-        known.fact, known.settings = fact, check_queue_settings(dict(fact.settings))
+        known.settings = stored_queue_settings(fact.name, fact.settings)
+        known.fact = fact
         for hosted in known.queues.values():
             self.configure(known, hosted)
 
@@ -267,8 +271,8 @@ class QueueHosts:
 
     # Hosting
 
-    def start_queue(self, group: HostedGroup, topic: Topic, ends: Sequence[int]) -> HostedQueue:
-        """Start the queue of a group for a topic whose partitions end at `ends`."""
+    def start_queue(self, group: HostedGroup, topic: Topic, starts: Sequence[int]) -> HostedQueue:
+        """Start the queue of a group for a topic at these offsets, or at its beginning."""
         settings = group.settings
         letter_topic = settings.dead_letter_topic_of(topic.name)
         # Without a delivery limit the topic may never be needed, and its name may be taken.
@@ -280,7 +284,10 @@ class QueueHosts:
         assert group.shard is not None
         hosted = self._host(group, topic, group.shard)
         if group.settings.start == "latest":
-            hosted.queue.purge(ends)
+            hosted.queue.purge(starts)
+        elif starts:
+            for number, offset in enumerate(starts):
+                hosted.queue.rewind(number, offset, self.clock.now_ms())
         else:
             hosted.queue.partitions[0].record(Moved(0))  # so that the journal has the queue
         return hosted
@@ -352,8 +359,14 @@ class QueueHosts:
             if topic is None:
                 del self.by_topic[topic_id]
 
+    def end_queue(self, group: HostedGroup, hosted: HostedQueue) -> Promise[None]:
+        """Drop a queue with all its state; resolves when that is committed."""
+        self.by_topic[hosted.topic_id].remove(hosted)
+        self._close_queue(group, hosted)
+        return hosted.shard.prove()
+
     def _close_queue(self, group: HostedGroup, hosted: HostedQueue) -> None:
-        """Close a queue whose topic was deleted."""
+        """Close a queue whose topic was deleted, or which is dropped."""
         del group.queues[hosted.topic.id]
         hosted.close(UnknownTopic(hosted.topic.name))
         hosted.shard.forget(group.id, hosted.topic_id)

@@ -16,11 +16,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 from zlib import crc32
 
-from goqueue.broker.queues.observation import observe
+from goqueue.broker.queues.observation import Observation
 from goqueue.broker.shards.own_records import readable_batches
+from goqueue.broker.shards.reports import Reports
 from goqueue.broker.shards.transactional_batches import write_records
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import DeliverySettings
@@ -133,10 +135,12 @@ class DeliveryShard:
         self._leasing: dict[Journaled, None] = {}  # queues that may have leases
         self._ticker: Handle | None = None
         self._unreported: list[_Reportable] = []  # not written yet
+        self._reports = Reports(clock, partition)
 
     def close(self) -> None:
         """Drop the state, which another node owns; waiting callers have to retry there."""
         self.is_closed = True
+        self._reports.close()
         self.ledgers, self.opening, self._unsaved, self._changed = {}, set(), [], {}
         waiting, self._waiting, self._unwritten = [*self._waiting, *self._unwritten], [], []
         if self._ticker is not None:
@@ -293,11 +297,13 @@ class DeliveryShard:
         )
         return promise
 
-    def note(self, key: LedgerKey, event: Event) -> None:
-        """Write an event that is already applied."""
+    def note(self, key: LedgerKey, event: Event, group: str, partition: TopicPartition) -> None:
+        """Write an event about a partition that is already applied."""
         if self.is_closed:
             raise not_here()
         self._unsaved.append(self._record(key, [event]))
+        if self._topics.observer is not None:
+            self._unreported.append((group, partition, [event]))
         self.flush()
 
     def apply(self, key: LedgerKey, events: list[Event]) -> Promise[None]:
@@ -356,16 +362,11 @@ class DeliveryShard:
         waiting, self._waiting = self._waiting, []
         unwritten, self._unwritten = self._unwritten, []
 
-        reported: list[_Reportable] = []
-
         def committed(error: GoQueueError | None) -> None:
+            self._reports.committed()
             error = _where_now(error)
             for promise in waiting:
                 promise.settle(None, error)
-            observer = self._topics.observer
-            if error is None and observer is not None:
-                for group, name, events in reported:
-                    observe(observer, group, name, events)
 
         try:
             self._append()
@@ -379,13 +380,31 @@ class DeliveryShard:
             committed(error)
             return
         self._is_refused = False
-        reported, self._unreported = self._unreported, []
+        if self._unreported:
+            reported, self._unreported = self._unreported, []
+            self._reports.expect(partial(self._report, reported, self.partition.end_offset))
         for promise in unwritten:
             promise.resolve(None)
         self.partition.when_committed(self.partition.end_offset - 1, committed)
         size_max = max(self._snapshot_bytes_min, 2 * self._snapshot_bytes)
         if self._bytes_since > size_max and not self._is_behind:
             self._snapshot()
+
+    def _report(self, committed: list[_Reportable], end: int) -> None:
+        """Report events that were committed before the offset `end` to the observer."""
+        observer = self._topics.observer
+        if observer is not None:
+            report = Observation(observer, self._ahead_ms, self._topic_name)
+            for group, name, events in committed:
+                report.report(group, name, events)
+            observer.reported(self.partition.name, end)
+
+    def _ahead_ms(self) -> int:
+        return self._clock.now_ms() - self._clock.wall_ms()
+
+    def _topic_name(self, topic_id: bytes) -> str:
+        topic = self._topics.find_by_id(topic_id)
+        return "" if topic is None else topic.name
 
     def _retry(self) -> None:
         self._is_retrying = False

@@ -25,7 +25,7 @@ from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.config import DeliverySettings
 from goqueue.delivery import NO_LANE, NORMAL, Arrivals, LaneIndex, LaneState
 from goqueue.loop.clock import Clock
-from goqueue.model.attributes import PRIORITY_HEADER, contains_prefix, parse_priority
+from goqueue.model.attributes import PRIORITY_HEADER, TTL_HEADER, contains_prefix, parse_priority
 from goqueue.model.batch import (
     CODEC_MASK,
     BatchHeader,
@@ -52,6 +52,7 @@ STEP_PARTITIONS = 100
 HEADERS_MAX = 100_000  # searched for priorities per batch
 RETRY_MS = 1000
 _has_priority = searcher(PRIORITY_HEADER.encode())
+_has_ttl = searcher(TTL_HEADER.encode())
 
 _log = logging.getLogger(__name__)
 
@@ -122,6 +123,8 @@ class PartitionLanes:
         unpacked_max = meter.bytes_total + STEP_UNPACKED_BYTES
         may_have = self.partition.settings.has_attributes
         is_named = may_have and _has_priority(data, 0)
+        if may_have and not index.may_expire:
+            index.may_expire = _has_ttl(data, 0)
         view = memoryview(data)
         while at < len(data):
             if meter.bytes_total > unpacked_max:
@@ -136,6 +139,7 @@ class PartitionLanes:
                 lane = NORMAL
                 is_packed = header.attributes & CODEC_MASK
                 if (is_named or (may_have and is_packed)) and contains_prefix(payload, 0):
+                    index.may_expire = index.may_expire or _has_ttl(payload, 0)
                     self._note_records(header, payload)
             if header.last_offset >= index.end:
                 index.note(max(index.end, header.base_offset), header.last_offset, lane)

@@ -56,7 +56,7 @@ class QueuePositions:
             return known
         if self._hosts.is_opening(group, topic):
             return promised(self._opened(group, topic))
-        if group.settings.start != "latest":
+        if group.settings.start == "earliest":
             hosted = self._hosts.start_queue(group, topic, ())
         return promised(self._begin(hosted, group, topic))
 
@@ -70,12 +70,14 @@ class QueuePositions:
         self, hosted: HostedQueue | None, group: HostedGroup, topic: Topic
     ) -> HostedQueue:
         while hosted is None:
-            bounds = await self._look(topic, range(len(topic.partitions)))
+            before_ms = group.settings.start_before_ms
+            times_ms = [] if before_ms is None else [self._hosts.clock.wall_ms() - before_ms]
+            bounds = await self._look(topic, range(len(topic.partitions)), times_ms=times_ms)
             self._check_still(group, topic)
             hosted = group.queues.get(topic.id)
             if hosted is None and len(bounds) == len(topic.partitions):
-                ends = [one.last_stable_offset for one in bounds]
-                hosted = self._hosts.start_queue(group, topic, ends)
+                starts = [_start(one, times_ms) for one in bounds]
+                hosted = self._hosts.start_queue(group, topic, starts)
         await hosted.saved()
         return hosted
 
@@ -97,14 +99,30 @@ class QueuePositions:
         *,
         offsets: Mapping[int, int] | None = None,
         time_ms: int | None = None,
+        is_dry_run: bool = False,
     ) -> Promise[dict[int, int]]:
-        """Deliver again from offsets, or from a time on; return where each partition continues."""
+        """Deliver again from offsets, or from a time on; return where each partition continues.
+
+        A dry run only returns it, for a queue that the group has.
+        """
         if (offsets is None) == (time_ms is None):
             raise InvalidRequest("Rewind to offsets or to a time, not to both.")
         group, topic = self._groups.served(name, topic_name)
         for number in offsets or ():
             topic.partition(number)  # Raises if it does not exist.
+        if is_dry_run:
+            hosted = self._groups.queue_of(name, topic_name)
+            return promised(self._targets(hosted, offsets, time_ms))
         return promised(self._rewind(self.begun(group, topic), offsets, time_ms))
+
+    async def _targets(
+        self, hosted: HostedQueue, offsets: Mapping[int, int] | None, time_ms: int | None
+    ) -> dict[int, int]:
+        """Return where each partition would continue."""
+        if offsets is not None:
+            return await self._nearest(hosted, offsets)
+        assert time_ms is not None
+        return await self._at_time(hosted, time_ms)
 
     async def _rewind(
         self,
@@ -113,11 +131,7 @@ class QueuePositions:
         time_ms: int | None,
     ) -> dict[int, int]:
         hosted = await begun
-        if offsets is not None:
-            targets = await self._nearest(hosted, offsets)
-        else:
-            assert time_ms is not None
-            targets = await self._at_time(hosted, time_ms)
+        targets = await self._targets(hosted, offsets, time_ms)
         hosted.check_open()
         now_ms = self._hosts.clock.now_ms()
         for number, offset in targets.items():
@@ -159,6 +173,15 @@ class QueuePositions:
         ends += [mine.ledger.floor for mine in known[len(ends) :]]
         hosted.queue.purge(ends)
         return await _saved(hosted, dict(enumerate(ends)))
+
+
+def _start(bounds: Bounds, times_ms: Sequence[int]) -> int:
+    """Return the first committed record at or after the time, if there is one, or the end."""
+    for time_ms in times_ms:
+        found = bounds.find_timestamp(time_ms, is_committed_only=True)
+        if found is not None:
+            return max(bounds.start_offset, min(found.offset, bounds.last_stable_offset))
+    return bounds.last_stable_offset
 
 
 async def _saved(hosted: HostedQueue, targets: dict[int, int]) -> dict[int, int]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from goqueue.broker.queues.groups import QueueGroups
-from goqueue.broker.queues.host import HostedQueue, Receiver
+from goqueue.broker.queues.host import HostedQueue
 from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.queues.inspection import QueueInspection
 from goqueue.broker.queues.positions import Look, QueuePositions
+from goqueue.broker.queues.receivers import Receiver
 from goqueue.broker.queues.records import Received
 from goqueue.broker.topics.topics import Topics
 from goqueue.delivery import (
@@ -105,7 +106,7 @@ class Queues:
         known = self._hosts.groups.get(name)
         made = self.groups.create(name) if known is None else None
         group = self._hosts.groups.get(name)
-        receiver = Receiver(consumer, messages_max, visibility_ms or 0)
+        receiver = Receiver(consumer, messages_max, visibility_ms or 0, topic=topic_name)
         if group is None:
             assert made is not None
             again = partial(
@@ -152,6 +153,11 @@ class Queues:
         return self._settle(
             name, receipts, lambda queue, some: queue.settling.nack(now_ms, some, delay_ms=delay_ms)
         )
+
+    def give_back(self, name: str, receipts: Sequence[str]) -> Promise[Outcomes]:
+        """Return messages that never reached their consumer, without counting a delivery."""
+        now_ms = self._clock.now_ms()
+        return self._settle(name, receipts, lambda queue, some: queue.give_back(now_ms, some))
 
     def reject(
         self, name: str, receipts: Sequence[str], *, reason: str = "rejected"

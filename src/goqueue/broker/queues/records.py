@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -437,13 +437,13 @@ class Received:
         self.count += len(run.places)
 
     @property
+    def leases(self) -> Collection[Lease]:
+        return {run.lease: None for run in self.runs}
+
+    @property
     def size(self) -> int:
         """The bytes of the messages."""
-        return sum(
-            columns.ends[place + 1] - columns.ends[place]
-            for columns, places, _, _ in self.runs
-            for place in places
-        )
+        return sum(columns.bytes_at(places) for columns, places, _, _ in self.runs)
 
     @property
     def receipts(self) -> list[str]:

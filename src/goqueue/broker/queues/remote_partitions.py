@@ -31,7 +31,7 @@ from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery import Arrivals, LaneIndex
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answered, PeerKind
+from goqueue.loop.peers import PeerKind, read_answer
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
 from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader, OffsetOutOfRange
@@ -305,16 +305,19 @@ class RemoteCopies:
                 for one in copies
             ],
         )
-        self._leaders.ask(
+        called = self._leaders.ask(
             question.node, PeerKind.LANES, encode(asked), timeout_ms=WAIT_MS + ANSWER_MS
-        ).then(partial(self._answered, question, question.turn, copies))
+        )
+        read_answer(called, lambda answer: _lanes_decoder.decode(answer.head)).then(
+            partial(self._answered, question, question.turn, copies)
+        )
 
     def _answered(
         self,
         question: _Question,
         turn: int,
         copies: list[RemoteCopy],
-        answer: Answered | None,
+        answer: list[LanesAnswer] | None,
         error: Exception | None,
     ) -> None:
         if question.turn != turn or self._is_stopped:
@@ -326,7 +329,7 @@ class RemoteCopies:
             for copy in list(question.copies.values()):
                 self._try_later(copy)
             return
-        for told in _lanes_decoder.decode(answer.head):
+        for told in answer:
             copy = copies[told.place]
             if question.copies.get(copy.key) is not copy:
                 continue
@@ -352,6 +355,7 @@ class RemoteCopies:
             copy.start_offset = told.start_offset
             copy.index.forget_before(told.start_offset)
             copy.arrivals.forget_before(told.start_offset)
+        copy.index.may_expire = told.may_expire
         first = copy.index.end
         for end, lane in zip(told.runs[::2], told.runs[1::2], strict=True):
             if end > copy.index.end:
@@ -373,28 +377,26 @@ class RemoteCopies:
         copy.fetching[offset] = None
         topic_id, number = copy.key
         asked = AskedBatches(topic_id, number, offset, max(bytes_max, SINGLE_BYTES))
-        self._leaders.call(copy.topic, number, PeerKind.BATCHES, encode(asked)).then(
-            partial(self._fetched, copy, copy.tenure, offset)
-        )
+        called = self._leaders.call(copy.topic, number, PeerKind.BATCHES, encode(asked))
+        read_answer(
+            called,
+            lambda answer: _piece(offset, _batches_decoder.decode(answer.head), bytes(answer.body)),
+        ).then(partial(self._fetched, copy, copy.tenure, offset))
 
     def _fetched(
         self,
         copy: RemoteCopy,
         tenure: int,
         offset: int,
-        answer: Answered | None,
+        piece: Piece | None,
         error: Exception | None,
     ) -> None:
         if copy.is_gone or copy.tenure != tenure or self._is_stopped:
             return
         copy.fetching.pop(offset, None)
-        piece = None
-        if answer is not None:
-            piece = _piece(offset, _batches_decoder.decode(answer.head), bytes(answer.body))
-        elif isinstance(error, CorruptBatch):
+        if isinstance(error, CorruptBatch):
             piece = Piece(offset, max(error.next_offset or 0, offset + 1), error=error)
-        elif not isinstance(error, GoQueueError):
-            assert error is not None
+        elif error is not None and not isinstance(error, GoQueueError):
             raise error
         if piece is None or piece.end_offset <= offset:
             self._rest(copy, error if isinstance(error, GoQueueError) else None)

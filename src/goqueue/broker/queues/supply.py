@@ -48,6 +48,7 @@ class LanesAnswer(msgspec.Struct, frozen=True, array_like=True):
     place: int
     start_offset: int  # -1: this node does not lead the partition
     runs: list[int]
+    may_expire: bool = True  # whether messages may have a time to live of their own
 
 
 class AskedBatches(msgspec.Struct, frozen=True, array_like=True):
@@ -170,7 +171,7 @@ class QueueSupply:
                 room -= 1
                 if room <= 0:
                     break
-            news.append(LanesAnswer(place, start, runs))
+            news.append(LanesAnswer(place, start, runs, index.may_expire))
         return news
 
     def _led(self, topic_id: bytes, number: int) -> Partition | None:
@@ -199,6 +200,6 @@ class QueueSupply:
         try:
             data = part.read_checked()
         except OSError as error:
-            raise partition.unreadable(error) from error
+            raise partition.unreadable(error, part.offset) from error
         answer.resolve(Answer(encode(ToldBatches(part.end_offset, aborted)), [data]))
         return answer

@@ -91,7 +91,7 @@ class TransactionalAcks:
                 outcomes[place] = settled.error
         return plans
 
-    def ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+    def ended(self, partition: Partition, producer_id: int, is_commit: bool, offset: int) -> None:
         """Carry out what a committed marker in a journal partition decides."""
         shard = self._hosts.journal.find(partition.name.partition)
         if shard is None or shard.partition is not partition:
@@ -108,13 +108,16 @@ class TransactionalAcks:
             hosted.queue.transactions.end(producer_id, now_ms, is_commit=is_commit)
             hosted.settle()
             hosted.wake()
+        observer = self._hosts.observer
+        if observer is not None:
+            observer.reported(partition.name, offset + 1)
 
     def _observe(self, hosted: HostedQueue, producer_id: int, *, is_commit: bool) -> None:
         """Report the messages that the end of a transaction settles."""
         observer = self._hosts.observer
         if observer is None:
             return
-        outcome = Outcome.ACKED if is_commit else Outcome.RETRIED
+        outcome = Outcome.ACKED if is_commit else Outcome.ABORTED
         for number, partition in enumerate(hosted.queue.partitions):
             offsets = sorted(partition.ledger.prepared.get(producer_id, ()))
             if offsets:

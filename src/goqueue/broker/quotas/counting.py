@@ -14,7 +14,7 @@ from goqueue.broker.quotas.meters import CountLimit
 from goqueue.broker.schedules.schedules import Schedules
 from goqueue.broker.streams.coordinators import Groups
 from goqueue.broker.topics.topics import Topics
-from goqueue.model.quotas import GROUPS, IN_FLIGHT, SCHEDULED, STORAGE_BYTES
+from goqueue.model.quotas import GROUPS, IN_FLIGHT, SCHEDULED, STORAGE_BYTES, TRANSACTIONAL_IDS
 from goqueue.model.tenants import tenant_of
 
 
@@ -28,6 +28,7 @@ class Counting:
         queue_groups: QueueGroups,
         schedules: Schedules,
         *,
+        transactional_ids: Callable[[str], int],
         is_controller: Callable[[], bool],
     ) -> None:
         self._topics = topics
@@ -40,6 +41,7 @@ class Counting:
             GROUPS: self._all_groups,
             SCHEDULED: self._scheduled,
             IN_FLIGHT: self._in_flight,
+            TRANSACTIONAL_IDS: transactional_ids,
         }
 
     def measure(self, count: CountLimit) -> None:
@@ -50,7 +52,12 @@ class Counting:
             count.here = measure(tenant)
 
     def _storage(self, tenant: str) -> int:
-        return sum(
+        scheduled = sum(
+            size
+            for topic, size in self._schedules.sizes_here().items()
+            if tenant_of(topic) == tenant
+        )
+        return scheduled + sum(
             partition.log.size
             for topic in self._topics
             if not topic.is_internal and tenant_of(topic.name) == tenant

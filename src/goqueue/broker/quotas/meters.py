@@ -193,14 +193,17 @@ class Meter:
         """Raise if the client has to wait before it creates or deletes more partitions."""
         self._check(self._mutations)
 
+    def produce_wait_ms(self) -> int:
+        """Return how long the client has to wait before it writes more."""
+        return self._wait_ms(self._produced, self._produced_messages)
+
     def fetch_wait_ms(self) -> int:
         """Return how long the client has to wait before it reads more."""
+        return self._wait_ms(self._consumed, self._consumed_messages)
+
+    def _wait_ms(self, *limits: Sequence[RateLimit]) -> int:
         now_ms = self.used_ms = self._now_ms()
-        waits = [
-            (one.bucket.wait_ms(now_ms), one)
-            for some in (self._consumed, self._consumed_messages)
-            for one in some
-        ]
+        waits = [(one.bucket.wait_ms(now_ms), one) for some in limits for one in some]
         wait_ms, limit = max(waits, key=lambda pair: pair[0], default=(0, None))
         if wait_ms and limit is not None:
             self._report(limit, wait_ms)

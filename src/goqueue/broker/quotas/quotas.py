@@ -7,8 +7,9 @@ that a client does not escape its debt by connecting again; a bucket that is ful
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
+
+import msgspec
 
 from goqueue.broker.controller.metadata import FactLog, done
 from goqueue.broker.queues.records import Received
@@ -32,10 +33,11 @@ from goqueue.model.quotas import (
     SCHEDULED,
     STORAGE_BYTES,
     TENANT,
+    TRANSACTIONAL_IDS,
     Entity,
     check_limits,
 )
-from goqueue.model.session import NOBODY, Session
+from goqueue.model.session import NOBODY, Session, unpack_session
 from goqueue.model.tenants import tenant_of
 from goqueue.tenancy.quotas import AppliedLimit, Bucket, BucketKey, QuotaTable
 from goqueue.tenancy.shares import REPORT_MS
@@ -64,6 +66,7 @@ class Quotas:
     def __init__(self, clock: Clock, log: FactLog, *, observer: Observer | None = None) -> None:
         self.table = QuotaTable()
         self.is_active = False
+        self.epoch = 0  # moves with each change
         self.rates: dict[BucketKey, RateLimit] = {}
         self.counts: dict[BucketKey, CountLimit] = {}
         self.measure: Callable[[CountLimit], None] = _measure_nothing
@@ -110,6 +113,7 @@ class Quotas:
         was_active = self.is_active
         self.table = QuotaTable((one.entity, one.limits) for one in facts)
         self.is_active = not self.table.is_empty
+        self.epoch += 1
         if not self.is_active and not was_active:
             return
         self._drop_meters()
@@ -152,7 +156,8 @@ class Quotas:
         if known is None:
             if len(self._meters) >= METERS_MAX:
                 self._drop_meters()
-            known = self._meters[identity] = self._new_meter(session)
+            shared = msgspec.structs.replace(session, client_id=client_id, client_host="")
+            known = self._meters[identity] = self._new_meter(shared)
         return known
 
     def _new_meter(self, session: Session) -> Meter:
@@ -205,6 +210,25 @@ class Quotas:
             meter.consumed(size, count)
             meter.take_wait()
 
+    def allowance(self, session: Session) -> Allowance:
+        """Return how much a call may read for a client that `check_consume` has admitted."""
+        return Allowance(self.meter(session))
+
+    def charge_job(self, started_by: bytes, records: Sequence[Record]) -> int:
+        """Charge what a job has written for the packed session of who started it.
+
+        Returns how long the job should wait before it goes on, by what it has written so far.
+        """
+        if not self.is_active or not started_by:
+            return 0
+        meter = self.meter(unpack_session(started_by))
+        if meter is None:
+            return 0
+        if records:
+            meter.produced(sum(map(size_of, records)), len(records))
+            meter.take_wait()
+        return REPORT_MS if meter.is_storage_full else meter.produce_wait_ms()
+
     def mutate(self, session: Session, count: int) -> None:
         """Charge partitions to be created or deleted; raise if the client has to wait."""
         meter = self.meter(session)
@@ -240,6 +264,21 @@ class Quotas:
         if not count.room:
             raise QuotaReached(GROUPS, int(count.limit))
 
+    def check_room(self, tenant: str, limit: str, wanted: int) -> None:
+        """Raise unless a tenant may have so many of something that this node counts for all."""
+        most = self.table.tenant_limit(tenant, limit)
+        if most is not None and wanted > most:
+            raise QuotaReached(limit, int(most))
+
+    def check_transactional_ids(self, name: str, here: int) -> None:
+        """Raise if the tenant of a new transactional id has as many as it may, `here` of them."""
+        tenant = tenant_of(name)
+        elsewhere = 0.0
+        if self.table.has_own_limit(tenant, TRANSACTIONAL_IDS):
+            count = self.tenant_count(tenant, TRANSACTIONAL_IDS)
+            elsewhere = 0 if count is None else count.elsewhere
+        self.check_room(tenant, TRANSACTIONAL_IDS, here + int(elsewhere) + 1)
+
     def check_scheduled(self, topic: str, more: int) -> None:
         """Count delayed messages for a topic; raise if its tenant may not have so many."""
         count = self.tenant_count(tenant_of(topic), SCHEDULED)
@@ -250,6 +289,8 @@ class Quotas:
 
     def lease_room(self, group: str, wanted: int) -> int:
         """Return how many messages a group may lease; raise if there can be none."""
+        if not self.table.has_tenants:
+            return wanted
         count = self.tenant_count(tenant_of(group), IN_FLIGHT)
         if count is None:
             return wanted
@@ -266,9 +307,15 @@ class Quotas:
         if received is None or not received.count:
             return
         self.consumed(session, received.size, received.count)
-        count = self.tenant_count(tenant_of(group), IN_FLIGHT)
-        if count is not None:
-            count.here += received.count
+        self.leased(group, received.count)
+
+    def leased(self, group: str, count: int) -> None:
+        """Count messages that a group has leased among those in flight."""
+        if not self.table.has_tenants:
+            return
+        limit = self.tenant_count(tenant_of(group), IN_FLIGHT)
+        if limit is not None:
+            limit.here += count
 
     # Connections
 
@@ -290,18 +337,15 @@ class Quotas:
                 bucket.take(1, now_ms)
         return True
 
-    def connect(self, session: Session) -> Callable[[], None] | None:
-        """Count a connection of a user; return what ends it. Raise if there are too many."""
-        if not self.is_active:
-            return None
+    def connection_counts(self, session: Session) -> list[CountLimit]:
+        """Return the counts of connections that limit a client."""
         limits = self.table.of_client(session.user, session.client_id, session.tenant)
-        counts = [self._count(one.key, one.value) for one in limits if one.key.limit == CONNECTIONS]
-        for count in counts:
-            if not count.room:
-                raise QuotaReached(CONNECTIONS, int(count.limit))
-        for count in counts:
-            count.here += 1
-        return partial(_disconnect, counts) if counts else None
+        return [self._count(one.key, one.value) for one in limits if one.key.limit == CONNECTIONS]
+
+    def report(self, session: Session, limit: str) -> None:
+        """Report that a client was refused because of a quota."""
+        if self._environment.observer is not None:
+            self._environment.observer.throttled(session, limit, 0)
 
     # Upkeep
 
@@ -357,9 +401,18 @@ def _measure_nothing(_: CountLimit) -> None:
     """Used until the node can measure."""
 
 
-def _disconnect(counts: Sequence[CountLimit]) -> None:
-    for count in counts:
-        count.here -= 1
+class Allowance:
+    """How much one call may read for a client: it is charged until the client has to wait."""
+
+    def __init__(self, meter: Meter | None) -> None:
+        self._meter = meter
+        self.is_used_up = False
+
+    def charge(self, records: Sequence[Record]) -> None:
+        meter = self._meter
+        if meter is not None:
+            meter.consumed(sum(map(size_of, records)), len(records))
+            self.is_used_up |= meter.take_wait() > 0
 
 
 def size_of(record: Record) -> int:

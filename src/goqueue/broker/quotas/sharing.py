@@ -16,7 +16,7 @@ from goqueue.broker.quotas.meters import RateLimit
 from goqueue.broker.quotas.quotas import Quotas
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
+from goqueue.loop.peers import Answer, PeerKind, Peers, read_answer
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import NotController
 from goqueue.tenancy.shares import (
@@ -131,18 +131,10 @@ class QuotaSharing:
         if controller < 0:
             promise.reject(NotController(controller))
             return promise
-
-        def answered(answer: Answered | None, error: Exception | None) -> None:
-            if answer is None:
-                promise.settle(None, error)
-            else:
-                promise.resolve(_allotment_decoder.decode(answer.head))
-
         called = self._peers.call(
             controller, PeerKind.QUOTAS, _encode(report), timeout_ms=ANSWER_MS_MAX
         )
-        called.then(answered)
-        return promise
+        return read_answer(called, lambda answer: _allotment_decoder.decode(answer.head))
 
     # The controller
 

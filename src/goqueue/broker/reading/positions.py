@@ -45,6 +45,14 @@ class Span(NamedTuple):
     until: Position | None = None
 
 
+class Range(NamedTuple):
+    """Offsets of one partition."""
+
+    partition: int
+    begin: int
+    end: int
+
+
 class FoundOffset(NamedTuple):
     """The offset at a position, its leader epoch, and the timestamp of its record."""
 
@@ -82,6 +90,17 @@ def offset_at(bounds: Bounds, position: Position, *, is_committed_only: bool = T
         if found is not None:
             return found.offset
     return bounds.last_stable_offset if is_committed_only else bounds.high_watermark
+
+
+def range_of(span: Span, bounds: Bounds, *, is_committed_only: bool) -> Range:
+    """The offsets of a span that exist now."""
+    last = bounds.last_stable_offset if is_committed_only else bounds.high_watermark
+    end = last
+    if span.until is not None:
+        end = min(last, offset_at(bounds, span.until, is_committed_only=is_committed_only))
+    begin = offset_at(bounds, span.begin, is_committed_only=is_committed_only)
+    begin = max(begin, bounds.start_offset)
+    return Range(span.partition, begin, max(begin, end))
 
 
 async def find_places(

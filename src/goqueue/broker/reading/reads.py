@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from goqueue.broker.reading.fetching import Fetch, FetchDone, Wanted
 from goqueue.broker.reading.gathered import GatheredReading
 from goqueue.broker.reading.records import Place, Reading
+from goqueue.broker.reading.records_ends import search_records_ends
 from goqueue.broker.reading.remote import Bounds, RemoteReader
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
+
+if TYPE_CHECKING:
+    from goqueue.broker.reading.searching import Searches
 
 
 class Reads:
@@ -22,11 +28,20 @@ class Reads:
         self._remote: RemoteReader | None = None
         if peers is not None:
             self._remote = RemoteReader(
+                clock,
                 topics,
                 leaders,
                 peers,
                 start=lambda reading, wait_ms: reading.start(self.fetch, wait_ms),
             )
+
+    @cached_property
+    def searches(self) -> Searches:
+        """Searches of the partitions that this node leads."""
+        # Imported here, because most nodes are never searched.
+        from goqueue.broker.reading.searching import Searches
+
+        return Searches(self._clock, self.read)
 
     def fetch(
         self,
@@ -90,7 +105,10 @@ class Reads:
         leader does.
         """
         if self._remote is None:
-            return [topic.partition(number) for number in numbers]
+            partitions = [topic.partition(number) for number in numbers]
+            if with_records_end:
+                await search_records_ends(self._clock, partitions)
+            return partitions
         return await self._remote.look(
             topic,
             numbers,

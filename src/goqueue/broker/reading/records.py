@@ -293,7 +293,7 @@ class _Cursor:
             try:
                 self._data, self._position = batches.read_checked(), 0
             except OSError as error:
-                raise self.partition.unreadable(error) from error
+                raise self.partition.unreadable(error, batches.offset) from error
             self._page.room -= len(self._data)
         header = read_header(self._data, self._position)
         batch = memoryview(self._data)[self._position : self._position + header.size]

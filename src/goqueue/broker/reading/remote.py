@@ -14,10 +14,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from goqueue.broker.reading.records import Damaged, Page, Place, Reading
+from goqueue.broker.reading.records_ends import search_records_ends
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topic, Topics
-from goqueue.loop.peers import Answer, Answered, PeerKind, Peers
-from goqueue.loop.promise import Promise
+from goqueue.loop.clock import Clock
+from goqueue.loop.peers import Answer, PeerKind, Peers, read_answer
+from goqueue.loop.promise import Promise, promised
 from goqueue.model.batch import Record
 from goqueue.model.errors import CorruptBatch, GoQueueError, NotLeader
 from goqueue.model.names import TopicPartition
@@ -154,8 +156,11 @@ Here = Callable[[Reading, int], None]
 class RemoteReader:
     """Requests records from other nodes, and serves their requests."""
 
-    def __init__(self, topics: Topics, leaders: Leaders, peers: Peers, *, start: Here) -> None:
+    def __init__(
+        self, clock: Clock, topics: Topics, leaders: Leaders, peers: Peers, *, start: Here
+    ) -> None:
         """`start` begins a read of partitions led here, waiting for up to so many milliseconds."""
+        self._clock = clock
         self._topics = topics
         self._leaders = leaders
         self._peers = peers
@@ -183,16 +188,20 @@ class RemoteReader:
         """
         found: dict[int, Bounds] = {}
         nodes: dict[int, list[int]] = {}
+        here: list[Partition] = []
         for number in numbers:
             partition = topic.partition(number)
             if self._leaders.is_here(topic, number):
                 found[number] = partition
+                here.append(partition)
             else:
                 nodes.setdefault(self._leaders.node_of(topic, number), []).append(number)
         asked = [
             (its, self._ask_bounds(topic, node, its, times_ms, with_records_end))
             for node, its in nodes.items()
         ]
+        if with_records_end:
+            await search_records_ends(self._clock, here)
         for its, answer in asked:
             try:
                 answers = await answer
@@ -213,19 +222,14 @@ class RemoteReader:
         times_ms: Sequence[int],
         with_records_end: bool,
     ) -> Promise[list[_Seen]]:
-        result: Promise[list[_Seen]] = Promise()
         if node in (NO_LEADER, self._leaders.node_id):
-            result.reject(NotLeader(topic.partition(numbers[0]).name, NO_LEADER))
-            return result
+            refused: Promise[list[_Seen]] = Promise()
+            refused.reject(NotLeader(topic.partition(numbers[0]).name, NO_LEADER))
+            return refused
         partitions = [(topic.id, number) for number in numbers]
         head = _encode(_Look(partitions, list(times_ms), with_records_end))
-
-        def answered(answer: Answered | None, error: Exception | None) -> None:
-            seen = None if answer is None else _seen_decoder.decode(answer.head)
-            result.settle(seen, error)
-
-        self._peers.call(node, PeerKind.LOOK, head, timeout_ms=ANSWER_MS).then(answered)
-        return result
+        called = self._peers.call(node, PeerKind.LOOK, head, timeout_ms=ANSWER_MS)
+        return read_answer(called, lambda answer: _seen_decoder.decode(answer.head))
 
     def split(self, places: Sequence[Place]) -> dict[int, list[int]]:
         """The indexes of places, by the node that leads them."""
@@ -276,13 +280,10 @@ class RemoteReader:
                 is_committed_only,
             )
         )
-
-        def answered(answer: Answered | None, error: Exception | None) -> None:
-            page = None if answer is None else _read_page(places, _page_decoder.decode(answer.body))
-            result.settle(page, error)
-
         called = self._peers.call(node, PeerKind.READ, head, timeout_ms=wait_ms + ANSWER_MS)
-        called.then(answered)
+        result = read_answer(
+            called, lambda answer: _read_page(places, _page_decoder.decode(answer.body))
+        )
         return result, partial(self._cancel, node, number, result)
 
     def _cancel(self, node: int, number: int, result: Promise[Page]) -> None:
@@ -308,11 +309,12 @@ class RemoteReader:
         return partition
 
     def _serve_look(self, _: int, head: bytes, body: memoryview) -> Promise[Answer]:
-        asked = _look_decoder.decode(head)
-        seen = [_seen(self._led(topic_id, number), asked) for topic_id, number in asked.partitions]
-        answer: Promise[Answer] = Promise()
-        answer.resolve(Answer(_encode(seen)))
-        return answer
+        return promised(self._look_here(_look_decoder.decode(head)))
+
+    async def _look_here(self, asked: _Look) -> Answer:
+        if asked.with_records_end:
+            await search_records_ends(self._clock, [self._led(*one) for one in asked.partitions])
+        return Answer(_encode([_seen(self._led(*one), asked) for one in asked.partitions]))
 
     def _serve_read(self, caller: int, head: bytes, _: memoryview) -> Promise[Answer]:
         asked = _read_decoder.decode(head)

@@ -7,6 +7,7 @@ these ledgers, and calls to other nodes are refused with `NotCoordinator`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -16,17 +17,24 @@ from goqueue.broker.reading.remote import Bounds
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery import Done, Event, Finish, Ledger, LedgerKey
 from goqueue.delivery.ranges import ranges_of
-from goqueue.delivery.redrive import Letter, LetterFilter, read_letter
+from goqueue.delivery.redrive import LEDGER_GROUP, Letter, LetterFilter, read_letter
 from goqueue.delivery.settings import DEAD_LETTER_SUFFIX
 from goqueue.loop.promise import Promise
+from goqueue.model.batch import Record
 from goqueue.model.errors import UnknownTopic
 from goqueue.model.names import TopicPartition
+from goqueue.model.observer import Target
+from goqueue.model.tenants import Text
 
-LEDGER_GROUP = "__deadletters"
 RUN_LETTERS_MAX = 500
 RUN_BYTES_MAX = 1 << 20
 # A call examines at most this many letters, to bound its duration.
 SCAN_LETTERS_MAX = 100_000
+# A summary counts at most this many, so that a page can show it again and again.
+SUMMARY_LETTERS_MAX = 10_000
+# The matches of a filter are counted among so many, because they are counted with every first page.
+MATCHES_LETTERS_MAX = 10_000
+SUMMARY_ROWS_MAX = 20
 
 
 class Ledgers(Protocol):
@@ -50,6 +58,26 @@ class Read(Protocol):
     def __call__(self, places: Sequence[Place], *, records_max: int, bytes_max: int) -> Reading: ...
 
 
+class Allowance(Protocol):
+    """How much a call may read for a client."""
+
+    is_used_up: bool
+
+    def charge(self, records: Sequence[Record]) -> None: ...
+
+
+class _Unlimited:
+    """For the node itself."""
+
+    is_used_up = False
+
+    def charge(self, records: Sequence[Record]) -> None:
+        """Charge nobody."""
+
+
+UNLIMITED: Allowance = _Unlimited()
+
+
 class LetterRun(NamedTuple):
     """The letters in one part of a partition, and the offset of the next part."""
 
@@ -64,6 +92,26 @@ class LetterPage(NamedTuple):
     letters: list[Letter]
     positions: list[int]
     damaged: list[Damaged]
+    is_last: bool  # nothing is left after the positions
+
+
+class Matches(NamedTuple):
+    """How many dead letters match a filter, and whether all were examined."""
+
+    letters: int
+    is_complete: bool
+
+
+class Summary(NamedTuple):
+    """How many dead letters there are of each kind; the most frequent kinds first."""
+
+    letters: int
+    reasons: list[tuple[Text | None, int]]
+    groups: list[tuple[Text, int]]
+    keys: list[tuple[bytes, int]]
+    first_ms: int | None  # when the first and the last of them died
+    last_ms: int | None
+    is_complete: bool
 
 
 class DeadLetters:
@@ -111,30 +159,61 @@ class DeadLetters:
         count_max: int,
         positions: list[int] | None = None,
         dead_letter_topic: str | None = None,
+        allowance: Allowance = UNLIMITED,
     ) -> LetterPage:
         """Return dead letters from `positions` on, oldest first in each partition."""
         found = self.find(topic, dead_letter_topic)
         if found is None:
-            return LetterPage([], [], [])
+            return LetterPage([], [], [], is_last=True)
         bounds = await self.bounds(found)
         at = [one.start_offset for one in bounds]
         for number, position in enumerate((positions or [])[: len(at)]):
             at[number] = max(at[number], position)
-        page = LetterPage([], at, [])
+        found_letters: list[Letter] = []
+        damaged: list[Damaged] = []
         scanned = 0
         for number, one in enumerate(bounds):
             until = one.last_stable_offset
-            while at[number] < until and scanned < SCAN_LETTERS_MAX:
-                if len(page.letters) == count_max:
-                    return page
-                run = await self.read(found, number, at[number], until)
-                page.damaged.extend(run.damaged)
+            while at[number] < until and scanned < SCAN_LETTERS_MAX and not allowance.is_used_up:
+                if len(found_letters) == count_max:
+                    return LetterPage(found_letters, at, damaged, is_last=False)
+                run = await self.read(found, number, at[number], until, allowance)
+                damaged.extend(run.damaged)
                 scanned += RUN_LETTERS_MAX
-                position = _take(run, filter, page.letters, count_max)
+                position = _take(run, filter, found_letters, count_max)
                 if position <= at[number]:
                     break  # A new leader has not caught up with the high watermark yet.
                 at[number] = position
-        return page
+        ends = zip(at, bounds, strict=True)
+        is_last = all(position >= one.last_stable_offset for position, one in ends)
+        return LetterPage(found_letters, at, damaged, is_last=is_last)
+
+    async def matches(
+        self,
+        topic: str,
+        filter: LetterFilter,
+        dead_letter_topic: str | None = None,
+        allowance: Allowance = UNLIMITED,
+    ) -> Matches:
+        """Count the dead letters that match a filter, among the first ones."""
+        positions: list[int] | None = None
+        count = examined = 0
+        while examined < MATCHES_LETTERS_MAX and not allowance.is_used_up:
+            page = await self.page(
+                topic,
+                filter=LetterFilter(),
+                count_max=RUN_LETTERS_MAX,
+                positions=positions,
+                dead_letter_topic=dead_letter_topic,
+                allowance=allowance,
+            )
+            count += sum(map(filter.accepts, page.letters))
+            if page.is_last:
+                return Matches(count, is_complete=True)
+            if page.positions == positions:
+                break  # A new leader has not caught up with the high watermark yet.
+            examined, positions = examined + RUN_LETTERS_MAX, page.positions
+        return Matches(count, is_complete=False)
 
     async def count(self, topic: str, dead_letter_topic: str | None = None) -> int:
         """Count the dead letters, including offsets lost by compaction or damage."""
@@ -149,7 +228,41 @@ class DeadLetters:
             total += max(0, one.last_stable_offset - first - done)
         return total
 
-    async def read(self, topic: Topic, number: int, offset: int, until: int) -> LetterRun:
+    async def summary(
+        self,
+        topic: str,
+        dead_letter_topic: str | None = None,
+        allowance: Allowance = UNLIMITED,
+    ) -> Summary:
+        """Count dead letters by reason, group and key: of each partition an equal part."""
+        found = self.find(topic, dead_letter_topic)
+        counts = _Counts()
+        if found is None:
+            return counts.summary(is_complete=True)
+        bounds = await self.bounds(found)
+        each_max = SUMMARY_LETTERS_MAX // max(1, len(bounds))
+        is_complete = True
+        for number, one in enumerate(bounds):
+            offset, read = one.start_offset, 0
+            while offset < one.last_stable_offset:
+                if read >= each_max or allowance.is_used_up:
+                    is_complete = False
+                    break
+                run = await self.read(found, number, offset, one.last_stable_offset, allowance)
+                counts.add(run.letters)
+                if run.next_offset <= offset:
+                    break  # A new leader has not caught up with the high watermark yet.
+                offset, read = run.next_offset, read + len(run.letters)
+        return counts.summary(is_complete=is_complete)
+
+    async def read(
+        self,
+        topic: Topic,
+        number: int,
+        offset: int,
+        until: int,
+        allowance: Allowance = UNLIMITED,
+    ) -> LetterRun:
         """Return the letters in the next part of a partition, before `until`."""
         [bounds] = await self._look(topic, [number])
         ledger = self.ledger(topic.id, number)
@@ -161,6 +274,7 @@ class DeadLetters:
             records_max=RUN_LETTERS_MAX,
             bytes_max=RUN_BYTES_MAX,
         ).promise
+        allowance.charge([record for _, record in page.records])
         letters = [
             read_letter(number, record)
             for _, record in page.records
@@ -201,11 +315,47 @@ class DeadLetters:
         key = LedgerKey(LEDGER_GROUP, topic_id, number)
         return self._ledgers.write(key, [Done(Finish.ACKED, ranges_of(sorted(offsets)))])
 
-    def report_redriven(self, source: TopicPartition, offsets: list[int]) -> None:
-        """Report the redriven letters of a partition to the observer."""
+    def report_redriven(
+        self, source: TopicPartition, offsets: Sequence[int], target: Target
+    ) -> None:
+        """Report letters of a partition that were stored as one batch to the observer."""
         observer = self._topics.observer
-        if observer is not None and offsets:
-            observer.redriven(source, ranges_of(sorted(offsets)))
+        if observer is not None:
+            observer.redriven(source, ranges_of(offsets), target=target)
+
+
+class _Counts:
+    """Dead letters by kind, while they are counted."""
+
+    def __init__(self) -> None:
+        self._reasons: Counter[str | None] = Counter()
+        self._groups: Counter[str] = Counter()
+        self._keys: Counter[bytes] = Counter()
+        self._first_ms: int | None = None
+        self._last_ms: int | None = None
+
+    def add(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            origin, key = letter.origin, letter.record.key
+            died_ms = letter.record.timestamp_ms if origin is None else origin.time_ms
+            self._reasons[None if origin is None else origin.reason] += 1
+            if origin is not None:
+                self._groups[origin.group] += 1
+            if key is not None:
+                self._keys[key] += 1
+            self._first_ms = died_ms if self._first_ms is None else min(self._first_ms, died_ms)
+            self._last_ms = died_ms if self._last_ms is None else max(self._last_ms, died_ms)
+
+    def summary(self, *, is_complete: bool) -> Summary:
+        return Summary(
+            self._reasons.total(),
+            self._reasons.most_common(SUMMARY_ROWS_MAX),
+            self._groups.most_common(SUMMARY_ROWS_MAX),
+            self._keys.most_common(SUMMARY_ROWS_MAX),
+            self._first_ms,
+            self._last_ms,
+            is_complete,
+        )
 
 
 def _take(run: LetterRun, filter: LetterFilter, letters: list[Letter], count_max: int) -> int:

@@ -19,8 +19,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from goqueue.broker.redrives.dead_letters import SCAN_LETTERS_MAX, DeadLetters
-from goqueue.broker.redrives.steps import RETRY_MS, MayWrite, RedriveSteps
+from goqueue.broker.redrives.dead_letters import (
+    SCAN_LETTERS_MAX,
+    UNLIMITED,
+    Allowance,
+    DeadLetters,
+)
+from goqueue.broker.redrives.steps import RETRY_MS, ChargeJob, MayWrite, RedriveSteps
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.topics import Topics
 from goqueue.cluster.facts import JobFact
@@ -85,8 +90,10 @@ class Redrives:
             save=self._save,
             is_full=is_full,
             may_write=lambda session, topic: self.may_write(session, topic),
+            charge=lambda session, records: self.charge(session, records),
         )
         self.may_write: MayWrite = lambda session, topic: True
+        self.charge: ChargeJob = lambda session, records: 0
         self._versions: dict[str, int] = {}
         self._saves: dict[str, Promise[None]] = {}
         self._tenure = 0  # counts the changes of ownership of the jobs
@@ -132,7 +139,11 @@ class Redrives:
     # Jobs
 
     async def preview(
-        self, topic: str, order: RedriveOrder, dead_letter_topic: str | None = None
+        self,
+        topic: str,
+        order: RedriveOrder,
+        dead_letter_topic: str | None = None,
+        allowance: Allowance = UNLIMITED,
     ) -> Preview:
         """Return what a job with this order would move now."""
         job = await self._new_job(topic, order, dead_letter_topic)
@@ -141,10 +152,10 @@ class Redrives:
         shown: list[Letter] = []
         for number in range(len(job.positions)):
             while job.positions[number] < job.until_offsets[number]:
-                if matching + passed_over >= SCAN_LETTERS_MAX:
+                if matching + passed_over >= SCAN_LETTERS_MAX or allowance.is_used_up:
                     return Preview(found.name, matching, passed_over, shown, is_complete=False)
                 page = await self._letters.read(
-                    found, number, job.positions[number], job.until_offsets[number]
+                    found, number, job.positions[number], job.until_offsets[number], allowance
                 )
                 for letter in page.letters:
                     if order.count_max is not None and matching >= order.count_max:

@@ -7,7 +7,7 @@ A node that takes over the job repeats that step under the same numbers (see `Co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from goqueue.broker.redrives.dead_letters import DeadLetters, LetterRun
 from goqueue.broker.replication.leaders import Leaders
@@ -16,10 +16,12 @@ from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.redrive import Letter, Redrive, Shipment, State, Step, revived
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
+from goqueue.model.batch import Record
 from goqueue.model.errors import GoQueueError, UnknownTopicId
 from goqueue.model.key_hash import partition_of_key
 from goqueue.model.names import ProducerIdentity, TopicPartition
-from goqueue.model.tenants import name_beside
+from goqueue.model.observer import Target
+from goqueue.model.tenants import TopicName, name_beside
 
 STEP_LETTERS_MAX = 500
 RETRY_MS = 1000
@@ -28,6 +30,8 @@ RATE_STEPS_PER_S = 10
 
 # Whether who started a job may write to a topic.
 MayWrite = Callable[[bytes, str], bool]
+# Charges who started a job for records that it wrote; returns how long it has to wait, in ms.
+ChargeJob = Callable[[bytes, Sequence[Record]], int]
 
 
 def choose(job: Redrive, page: LetterRun) -> tuple[list[Letter], int]:
@@ -99,15 +103,20 @@ class RedriveSteps:
         save: Callable[[Redrive], Promise[None]],
         is_full: Callable[[], bool],
         may_write: MayWrite,
+        charge: ChargeJob,
     ) -> None:
         """`save` commits a job's state; it fails for a former owner."""
         self._may_write = may_write
+        self._charge = charge
         self._clock = clock
         self._topics = topics
         self._letters = letters
         self._leaders = leaders
         self._save = save
         self._is_full = is_full
+        # The first letter of the last step by partition, if it was marked here, or may have been,
+        # and not reported: the wait for a mark may fail although it is stored later.
+        self._unreported: dict[tuple[bytes, int], int] = {}
 
     async def run(self, job: Redrive, is_over: Callable[[], bool]) -> None:
         """Run a job until it has ended or is paused, or this node no longer owns it."""
@@ -130,6 +139,8 @@ class RedriveSteps:
                 await self._end(job, "done")
             elif self._is_full():
                 await self._sleep(RETRY_MS)
+            elif wait_ms := self._charge(job.started_by, ()):
+                await self._sleep(min(wait_ms, RETRY_MS))
             else:
                 await self._plan_step(job, topic, courier)
 
@@ -165,9 +176,10 @@ class RedriveSteps:
         assert step is not None
         began_ms = self._clock.now_ms()
         moved: list[int] = []
+        stored: list[tuple[Shipment, int]] = []  # with the offset of the first one
         for shipment in step.shipments:
             letters = await self._fetch(topic, step.partition, shipment.offsets, is_over)
-            problem = await self._send(job, shipment, letters, courier)
+            problem, end = await self._send(job, shipment, letters, courier)
             if is_over():
                 return
             if problem:
@@ -175,22 +187,46 @@ class RedriveSteps:
                 job.problem = f"{len(shipment.offsets)} letters were not moved: {problem}"
             else:
                 moved += shipment.offsets
-        if moved and not job.order.keep_copy:
-            await self._letters.finish(topic.id, step.partition, moved)
+                self._charge(job.started_by, [one.record for one in letters])
+                stored.append((shipment, end - len(shipment.offsets) if end else -1))
+        is_marking = bool(moved) and not job.order.keep_copy
+        if is_marking:
+            place = topic.id, step.partition
+            # A former owner of the job, who has marked them, has reported that too.
+            if not self._letters.ledger(*place).is_done(moved[0]):
+                self._unreported[place] = moved[0]
+            await self._letters.finish(*place, moved)
+            if self._unreported.get(place) == moved[0]:
+                # At once: a crash that takes the report takes the mark from the journal as well.
+                self._report_all(topic, step, stored)
+                del self._unreported[place]
         job.moved += len(moved)
         job.go_on(step.partition, step.next_offset)
         job.step = None
         await self._save(job)
-        self._letters.report_redriven(TopicPartition(topic.name, step.partition), moved)
+        if not is_marking:
+            self._report_all(topic, step, stored)
         rate = job.order.rate_per_s
-        if rate is not None and moved:
+        if rate and moved:
             due_ms = began_ms + len(moved) * 1000 // rate
             await self._sleep(max(0, due_ms - self._clock.now_ms()))
 
+    def _report_all(self, topic: Topic, step: Step, stored: list[tuple[Shipment, int]]) -> None:
+        for shipment, first in stored:
+            self._report(TopicPartition(topic.name, step.partition), shipment, first)
+
+    def _report(self, source: TopicPartition, shipment: Shipment, first: int) -> None:
+        target = self._topics.find_by_id(shipment.topic_id)
+        name = TopicName("") if target is None else target.name
+        place = Target(TopicPartition(name, shipment.partition), first)
+        self._letters.report_redriven(source, shipment.offsets, place)
+
     async def _send(
         self, job: Redrive, shipment: Shipment, letters: list[Letter], courier: Courier
-    ) -> str:
-        """Store letters in their target; return why that is impossible, or an empty string."""
+    ) -> tuple[str, int]:
+        """Store letters in their target; return why that is impossible, or an empty string, and
+        the offset after them, 0 if it is not known.
+        """
         numbers = BatchNumbers(
             shipment.topic_id,
             shipment.partition,
@@ -199,19 +235,18 @@ class RedriveSteps:
         )
         if len(letters) < len(shipment.offsets):
             courier.reuse(numbers)
-            return "some of them are gone from the dead-letter topic."
+            return "some of them are gone from the dead-letter topic.", 0
         now_ms = self._clock.wall_ms()
         records = [
             revived(one, job.dead_letter_topic, redrive_id=job.id, now_ms=now_ms) for one in letters
         ]
         try:
-            await courier.store(numbers, records)
+            return "", await courier.store(numbers, records)
         except UnknownTopicId:
-            return "their topic was deleted."
+            return "their topic was deleted.", 0
         except GoQueueError as error:
             courier.reuse(numbers)
-            return str(error)
-        return ""
+            return str(error), 0
 
     async def _fetch(
         self, topic: Topic, number: int, offsets: list[int], is_over: Callable[[], bool]

@@ -10,6 +10,7 @@ from goqueue.broker.controller.metadata import LocalLog
 from goqueue.broker.controller.node import Environment, NodeIdentity
 from goqueue.broker.controller.quorum import Quorum
 from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.replication.catching_up import CatchingUp
 from goqueue.broker.replication.integrity import ReplicaIntegrity
 from goqueue.broker.replication.replicas import Replicas
 from goqueue.broker.topics.internal_topics import internal_topics
@@ -27,6 +28,7 @@ from goqueue.config import Settings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Contact
 from goqueue.loop.promise import Promise
+from goqueue.model.support import UNKNOWN, Support
 from goqueue.storage.commit_journal import CommitJournal
 from goqueue.storage.disk import Disk
 
@@ -81,6 +83,7 @@ class Clustering:
         self._has_state = self.formation.state is not None
         self.quorum = self._create_quorum(storage, settings, environment)
         self.quorum.add_contacts(contacts)
+        self.catching_up = CatchingUp(self.node_id, self.quorum)
         self.membership = Membership(
             self.quorum,
             self._clock,
@@ -125,13 +128,19 @@ class Clustering:
             self._replication,
             ask=self._ask,
         )
-        self.membership.is_ill = self.replicas.has_failed
+        self.add_illness(self.replicas.has_failed)
         self.integrity = ReplicaIntegrity(
             self.identity, self.quorum, topics, self._clock, ask=self._ask
         )
         self.membership.integrity = self.integrity.of_copies
         self.replicas.on_role(self.integrity.role_changed)
         self.when_trusted(topics.clear_suspects)
+        self.when_trusted(self.catching_up.begin)
+
+    def add_illness(self, is_ill: Callable[[], bool]) -> None:
+        """Add a reason for which this node should lead nothing until it restarts."""
+        before = self.membership.is_ill
+        self.membership.is_ill = lambda: before() or is_ill()
 
     def _ask(self, command: ClusterCommand) -> Promise[None]:
         """Send a command to the controller, once: what it reports is repeated while it applies."""
@@ -190,13 +199,18 @@ class Clustering:
         self.membership.drain()
 
         def look() -> None:
-            is_over = self.membership.is_drained or not self._has_successors()
+            is_over = self._is_cut_off or self.membership.is_drained or not self._has_successors()
             if not is_over and self._clock.now_ms() < deadline_ms:
                 self._clock.call_later(DRAIN_LOOK_MS, look)
                 return
             self._hand_over(lambda: self.membership.leave().then(lambda _, error: done()))
 
         look()
+
+    @property
+    def _is_cut_off(self) -> bool:
+        """Return whether this node has stopped following the cluster, and can ask for nothing."""
+        return self.quorum.failure is not None
 
     def _has_successors(self) -> bool:
         """Return whether another node could lead; not so when all nodes are stopping."""
@@ -250,6 +264,14 @@ class Clustering:
             voters = ", ".join(map(str, self.quorum.voters)) or "of the cluster"
             return f"No controller: this node cannot reach a majority of the voters {voters}."
         return "The cluster has not admitted this node yet."
+
+    def support_of(self, node: int) -> Support:
+        """Return what the release of a node supports, as it has told this node or the cluster."""
+        if node == self.node_id:
+            return self.peers.support
+        fact = self.quorum.metadata.nodes.get(node)
+        registered = None if fact is None else fact.support
+        return self.peers.support_of(node) or registered or UNKNOWN
 
     def nodes(self) -> list[NodeFact]:
         """Return the nodes that are not fenced."""

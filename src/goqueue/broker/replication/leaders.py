@@ -8,19 +8,21 @@ leader recognises a duplicate batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.broker.replication.clustering import Clustering
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, Answered, Handler, PeerKind
+from goqueue.loop.peers import Answer, Answered, Handler, PeerKind, read_answer
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
 from goqueue.model.bounds import (
     LeaderEpoch,
+    Name,
     PartitionNumber,
     ProducerEpoch,
     ProducerId,
@@ -29,19 +31,32 @@ from goqueue.model.bounds import (
 )
 from goqueue.model.errors import GoQueueError, NotLeader, StorageFull, UnknownTopicId
 from goqueue.model.names import TopicPartition
+from goqueue.model.session import Senders, Session
 from goqueue.partition import Appended, Partition
 
 CALL_TIMEOUT_MS = 10_000  # per attempt
 RETRY_MS = 100
+SENDERS_MAX = 100  # of one batch; those of a batch with more are not named
+SENDER_NAME_CHARS_MAX = 255
 
 _NO_LEADER = -1
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class _Sender(msgspec.Struct, frozen=True, array_like=True):
+    """Who sent some of the records of a batch, as far as observers want to know."""
+
+    count: Annotated[int, Meta(ge=0, le=1 << 31)]
+    listener: Name
+    principal: Name
+    client_id: Name
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     number: PartitionNumber
     is_checked: bool = False  # the limits of producers' batches do not apply
+    senders: Annotated[tuple[_Sender, ...], Meta(max_length=SENDERS_MAX)] = ()
 
 
 class Marker(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +102,10 @@ class Leaders:
 
     def copies_of(self, topic: Topic) -> int:
         """Return the replication factor of a topic; the largest, if its partitions differ."""
+        return 1
+
+    def in_sync_count(self, topic_id: bytes, number: int) -> int:
+        """Return how many replicas of a partition are in sync."""
         return 1
 
     def is_here(self, topic: Topic, number: int) -> bool:
@@ -142,6 +161,7 @@ class Leaders:
         *,
         timeout_ms: int,
         is_checked: bool = False,
+        senders: Senders = (),
     ) -> Promise[Appended]:
         """Append a batch on the leader of the partition; resolves when it is committed.
 
@@ -149,7 +169,7 @@ class Leaders:
         stored, unless the error was raised by the leader itself. A batch that `is_checked` holds
         messages that were accepted before, and the topic's limits do not apply to it.
         """
-        head = _encode(_Place(topic.id, number, is_checked))
+        head = _encode(_Place(topic.id, number, is_checked, _packed(senders)))
         return self._persist(topic, number, PeerKind.APPEND, head, batch, timeout_ms)
 
     def end_transaction(
@@ -187,24 +207,16 @@ class Leaders:
     def _once(
         self, topic: Topic, number: int, kind: PeerKind, head: bytes, body: bytes
     ) -> Promise[Appended]:
-        result: Promise[Appended] = Promise()
         if self.is_here(topic, number):
             here = self._append_here if kind is PeerKind.APPEND else self._mark_here
             try:
                 return here(head, body)
             except GoQueueError as error:
-                result.reject(error)
-            return result
-
-        def answered(answer: Answered | None, error: Exception | None) -> None:
-            if answer is None:
-                assert error is not None
-                result.reject(error)
-            else:
-                result.resolve(Appended(*_appended_decoder.decode(answer.head)))
-
-        self.call(topic, number, kind, head, body=body).then(answered)
-        return result
+                refused: Promise[Appended] = Promise()
+                refused.reject(error)
+                return refused
+        called = self.call(topic, number, kind, head, body=body)
+        return read_answer(called, lambda answer: Appended(*_appended_decoder.decode(answer.head)))
 
     # Writes on this node
 
@@ -218,7 +230,8 @@ class Leaders:
         if place.is_checked:
             appended = _append_checked(partition, own, now_ms)
         else:
-            appended = partition.append(own, now_ms=now_ms)
+            senders = _unpacked(place.senders)
+            appended = partition.append(own, now_ms=now_ms, senders=senders)
         stored: Promise[Appended] = Promise()
         partition.when_committed(
             appended.last_offset, lambda error: stored.settle(None if error else appended, error)
@@ -238,6 +251,31 @@ class Leaders:
         if partition.shortage is not None:
             raise partition.shortage
         return partition
+
+
+def _packed(senders: Senders) -> tuple[_Sender, ...]:
+    if len(senders) > SENDERS_MAX:
+        return ()
+    return tuple(
+        _Sender(
+            count,
+            sender.listener,
+            sender.principal[:SENDER_NAME_CHARS_MAX],
+            sender.client_id[:SENDER_NAME_CHARS_MAX],
+        )
+        if sender is not None
+        else _Sender(count, "", "", "")
+        for count, sender in senders
+    )
+
+
+def _unpacked(senders: Sequence[_Sender]) -> Senders:
+    return [
+        (one.count, Session(one.listener, one.principal, client_id=one.client_id))
+        if one.principal
+        else (one.count, None)
+        for one in senders
+    ]
 
 
 def _append_checked(partition: Partition, batch: memoryview, now_ms: int) -> Appended:
@@ -275,6 +313,10 @@ class ClusterLeaders(Leaders):
     def copies_of(self, topic: Topic) -> int:
         facts = self._metadata.partitions.of_topic(topic.id)
         return max((len(fact.replicas) for fact in facts), default=1)
+
+    def in_sync_count(self, topic_id: bytes, number: int) -> int:
+        fact = self._metadata.partitions.get(topic_id, number)
+        return 1 if fact is None else len(fact.in_sync)
 
     def is_here(self, topic: Topic, number: int) -> bool:
         return self._cluster.replicas.leads(topic.id, number)

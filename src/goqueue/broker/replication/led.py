@@ -7,7 +7,6 @@ of the high watermark. Replicas that are behind are answered after those, at the
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,6 +54,8 @@ class LedPartitions:
     """Answers the followers of all partitions that this node leads."""
 
     def __init__(self, peers: Peers, clock: Clock, settings: ReplicationSettings) -> None:
+        # How many replicas have left and joined the in-sync sets of partitions led here.
+        self.shrunk = self.expanded = 0
         self._peers = peers
         self._clock = clock
         self._settings = settings
@@ -108,7 +109,10 @@ class LedPartitions:
     def changed(self, led: LedPartition, fact: PartitionFact) -> None:
         """Apply a decision, and answer at once the followers that the in-sync set now waits for."""
         now_ms = self._clock.now_ms()
+        before = led.replicas.in_sync
         has_new_throttle = led.changed(fact, now_ms=now_ms)
+        self.shrunk += len(before - led.replicas.in_sync)
+        self.expanded += len(led.replicas.in_sync - before)
         if has_new_throttle:
             self._line_up_again(led)
         for node in led.replicas.counting:
@@ -480,11 +484,10 @@ class LedPartition:
     def _note_damage(self, node: int, offset: int, error: Exception) -> None:
         """Record what prevents a follower from continuing, and log it once.
 
-        The log itself records wrong checksums. Other errors may be transient, except for EIO.
+        The log itself records wrong checksums.
         """
-        cause = error if isinstance(error, OSError) else error.__cause__
-        if isinstance(cause, OSError) and cause.errno == errno.EIO:
-            self.partition.replica.note_damage(offset)
+        if isinstance(error, OSError):
+            self.partition.replica.note_failed_read(error, offset)
         if not self.is_damaged:
             self.is_damaged = True
             _log.error(

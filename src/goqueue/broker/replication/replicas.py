@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from goqueue.broker.controller.metadata import FactLog
 from goqueue.broker.controller.node import NodeIdentity
 from goqueue.broker.durability.flusher import Flusher
 from goqueue.broker.replication.followed import FollowedPartition, FollowedPartitions
 from goqueue.broker.replication.led import LedPartition, LedPartitions
+from goqueue.broker.topics.partition_files import OPENED_PER_TURN_MAX
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.commands import ChangeInSync
 from goqueue.cluster.facts import (
@@ -32,7 +34,12 @@ from goqueue.config import ReplicationSettings
 from goqueue.loop.clock import Clock
 from goqueue.loop.peers import Peers
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import GoQueueError, NoEligibleLeader, StalePartitionVersion
+from goqueue.model.errors import (
+    GoQueueError,
+    NoEligibleLeader,
+    StalePartitionVersion,
+    StorageFailed,
+)
 from goqueue.partition import Partition
 
 TICK_MS = 100
@@ -68,7 +75,10 @@ class Replicas:
         self._ask = ask
         self.led = LedPartitions(peers, clock, settings)
         self.followed = FollowedPartitions(identity.incarnation, peers, clock)
-        self._unkept: dict[PartitionKey, None] = {}  # for lack of disk space
+        self._unkept: dict[PartitionKey, None] = {}  # those that cannot be opened yet
+        # Those that wait for a later turn of the event loop, and how many were opened in this one.
+        self._put_off: dict[PartitionKey, None] = {}
+        self._opened_in_turn = 0
         self._role_changed: list[RoleChanged] = []
         self._is_registered = False
         self._is_stopped = False
@@ -140,7 +150,7 @@ class Replicas:
             self._is_registered = True
             for topic in self._metadata.topics():
                 for placed in self._metadata.partitions.of_topic(topic.id):
-                    self._assign(placed)
+                    self._assign(placed, in_slices=False)
 
     def _note_throttles(self) -> None:
         fact = self._metadata.nodes.get(self.node_id)
@@ -151,7 +161,7 @@ class Replicas:
         nodes = self._metadata.nodes.values()
         return {node.id: node.incarnation for node in nodes if not node.is_fenced}
 
-    def _assign(self, fact: PartitionFact) -> None:
+    def _assign(self, fact: PartitionFact, *, in_slices: bool = True) -> None:
         topic = self._topics.find_by_id(fact.topic_id)
         if topic is None or not self._is_registered:
             return
@@ -160,11 +170,16 @@ class Replicas:
             self._leave(fact.place, topic)
             self._topics.release(topic, fact)
             return
+        if not self._topics.may_keep(topic, fact.number):
+            self._unkept[fact.place] = None
+            return
+        if in_slices and self._must_wait(fact, topic):
+            return
         try:
             is_sole = len(fact.members) == 1
             partition = self._topics.keep(topic, fact.number, is_sole=is_sole)
-        except OSError as error:
-            # For example a full disk. Nothing else triggers another attempt, so `_tick` retries.
+        except (OSError, StorageFailed) as error:
+            # For example a full disk, or a folder that may belong to another topic.
             if fact.place not in self._unkept:
                 _log.error("%s/%d cannot be opened, retrying: %s", topic.name, fact.number, error)
             self._unkept[fact.place] = None
@@ -174,6 +189,36 @@ class Replicas:
             self._lead(fact, topic, partition)
         else:
             self._follow(fact, topic, partition)
+
+    def _must_wait(self, fact: PartitionFact, topic: Topic) -> bool:
+        """Put off a replica that is yet to be opened, if enough were opened in this turn.
+
+        Until it is open this node neither leads nor follows it, as if the disk were full: clients
+        retry, and with acks=all nothing is acknowledged without it while it is in sync. Internal
+        topics are exempt: their coordinators start in the turn that creates them.
+        """
+        if topic.is_internal or self._topics.keeps(topic.partition(fact.number)):
+            return False
+        if self._opened_in_turn == 0:
+            self._clock.call_soon(self._open_put_off)
+        elif self._opened_in_turn >= OPENED_PER_TURN_MAX:
+            self._put_off[fact.place] = None
+            return True
+        self._opened_in_turn += 1
+        return False
+
+    def _open_put_off(self) -> None:
+        """Open the next replicas; what was decided about them meanwhile counts."""
+        self._opened_in_turn = 0
+        if self._is_stopped:
+            return
+        for place in list(islice(self._put_off, OPENED_PER_TURN_MAX)):
+            del self._put_off[place]
+            fact = self._metadata.partitions.get(*place)
+            if fact is not None:
+                self._assign(fact)
+        if self._put_off and not self._opened_in_turn:
+            self._clock.call_soon(self._open_put_off)
 
     def _lead(self, fact: PartitionFact, topic: Topic, partition: Partition) -> None:
         known = self.led.get(fact.place)
@@ -228,7 +273,7 @@ class Replicas:
                 changed(topic, led.partition, False)
 
     def _keep_again(self) -> None:
-        """Retry to open replicas for which there was no disk space."""
+        """Retry to open replicas that could not be opened: nothing else triggers it."""
         for place in list(self._unkept):
             fact = self._metadata.partitions.get(*place)
             if fact is None or self.node_id not in fact.members:

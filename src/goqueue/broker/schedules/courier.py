@@ -30,6 +30,7 @@ from functools import partial
 from typing import Protocol
 
 from goqueue.broker.schedules.log import ScheduleLog
+from goqueue.broker.schedules.observation import Move
 from goqueue.broker.schedules.targets import (
     Release,
     TargetQueue,
@@ -62,9 +63,9 @@ UNREADABLE_RETRY_MS = 60_000
 
 _log = logging.getLogger(__name__)
 
-# Stores a batch at the leader of a partition, in one attempt; resolves when it is committed. If it
-# raises synchronously, nothing was stored.
-Append = Callable[[Topic, int, bytearray], Promise[None]]
+# Stores a batch at the leader of a partition, in one attempt; resolves with its last offset, -1 if
+# not known, when it is committed. If it raises synchronously, nothing was stored.
+Append = Callable[[Topic, int, bytearray], Promise[int]]
 
 
 @dataclass(slots=True)
@@ -269,13 +270,16 @@ class ReleaseCourier:
             else:
                 self._append_failed(transfer, transfer.intent, error)
             return
-        appended.then(lambda _, error: self._appended(transfer, error))
+        appended.then(lambda last, error: self._appended(transfer, last, error))
 
-    def _appended(self, transfer: Transfer, error: Exception | None) -> None:
+    def _appended(
+        self, transfer: Transfer, last_offset: int | None, error: Exception | None
+    ) -> None:
         if self._is_closed:
             return
         if error is None:
-            self._note_later(transfer)
+            first = -1 if last_offset is None else last_offset + 1 - len(transfer.batch)
+            self._note_later(transfer._replace(first_offset=max(first, -1)))
         elif not isinstance(error, GoQueueError):
             raise error
         elif transfer.intent is not None:
@@ -366,7 +370,11 @@ class ReleaseCourier:
 def _end_all(transfers: list[Transfer]) -> set[ScheduleLog]:
     """Store the ends of messages; return the logs where that failed."""
     by_log: dict[ScheduleLog, list[int]] = {}
+    moves: dict[ScheduleLog, list[Move]] = {}
     for transfer in transfers:
+        if transfer.batch[0].log.observation is not None:
+            for log, some in transfer.moves().items():
+                moves.setdefault(log, []).extend(some)
         for release in transfer.batch:
             log = release.log
             if log in by_log:
@@ -376,7 +384,7 @@ def _end_all(transfers: list[Transfer]) -> set[ScheduleLog]:
     failed = set()
     for log, numbers in by_log.items():
         try:
-            log.end(numbers, is_released=True)
+            log.end(numbers, is_released=True, moves=moves.get(log, ()))
         except GoQueueError as error:
             _log.warning("releases cannot be recorded yet: %s", error)
             failed.add(log)

@@ -7,6 +7,8 @@ keeps the earliest. Between two blocks it yields to the event loop.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
@@ -151,6 +153,29 @@ class ScheduleListing:
             finally:
                 agenda.timetable.readers -= 1
         return count
+
+    async def calendar(self, wanted: Wanted, times_ms: Sequence[int]) -> Sequence[int]:
+        """Return how many matching messages are due between each two of these times."""
+        counts = [0] * (len(times_ms) - 1)
+        wanted = wanted._replace(from_ms=times_ms[0], until_ms=times_ms[-1])
+        for log in self._logs.values():
+            agenda = log.agenda
+            seen: set[int] = set()  # Only a rescheduled message can have two entries.
+            agenda.timetable.readers += 1
+            try:
+                for _, blocks in agenda.blocks(wanted.from_ms, wanted.until_ms):
+                    for block in blocks:
+                        for due_ms, number in wanted.pick(agenda, block):
+                            if number in agenda.moved:
+                                if number in seen:
+                                    continue
+                                seen.add(number)
+                            counts[bisect_right(times_ms, due_ms) - 1] += 1
+                        await self._pause()
+                        log.check_open()
+            finally:
+                agenda.timetable.readers -= 1
+        return counts
 
     def _pause(self) -> Promise[None]:
         """Yield to the event loop."""

@@ -20,10 +20,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
 
+from goqueue.broker.schedules.observation import Move, Observation
 from goqueue.broker.shards.transactional_batches import next_sequence, write_batch
-from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.schedules import (
     Agenda,
     Intent,
@@ -56,8 +55,14 @@ from goqueue.model.batch import (
 )
 from goqueue.model.compression import Compression
 from goqueue.model.decode_fields import read_varint
-from goqueue.model.errors import CorruptBatch, GoQueueError, NotCoordinator, RequestTimedOut
-from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.errors import (
+    CorruptBatch,
+    GoQueueError,
+    NotCoordinator,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from goqueue.model.names import ProducerIdentity
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition
 from goqueue.storage.disk import Disk, File
@@ -87,7 +92,6 @@ _KEY_LENGTH = varint(len(number_key(0)))
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 _Read = Callable[[int, int], bytes]
 
 
@@ -112,9 +116,11 @@ class ScheduleLog:
         self.is_closed = False
         # Called with the due time of a message that now waits, or of the earliest of several.
         self.on_due: Callable[[int], None] = lambda due_ms: None
+        # Called when a record of a later release is found, with which this node cannot go on.
+        self.on_unreadable: Callable[[UnsupportedVersion], None] = lambda error: None
         self._clock = clock
         self._positions = PositionIndex(partition)
-        self._observer = observer
+        self.observation = None if observer is None else Observation(clock, observer, partition)
 
     def new_agenda(self) -> Agenda:
         return Agenda(self.disk, self.folder, topic_id=self.topic_id)
@@ -174,8 +180,8 @@ class ScheduleLog:
         self.agenda.schedule(first, messages)
         if state is not None:
             self.agenda.producers.put(state)
-        if self._observer is not None:
-            self._report(self._observer.scheduled, (first, first + len(messages)))
+        if self.observation is not None:
+            self.observation.scheduled(first, messages)
         self.on_due(min([message.due_ms for message in messages]))
         return first
 
@@ -215,12 +221,14 @@ class ScheduleLog:
             self.agenda.producers.put(state)
         return first
 
-    def activated(self, first: int, last: int, due_ms: int | None) -> None:
-        """Note that messages of a transaction wait since its commit, the earliest for `due_ms`."""
-        if self._observer is not None:
-            self._observer.scheduled(self.partition.name, (first, last + 1))
-        if due_ms is not None:
-            self.on_due(due_ms)
+    def activated(
+        self, messages: Sequence[tuple[int, ScheduledMessage]], marker_offset: int
+    ) -> None:
+        """Note that messages of a transaction wait since its commit, each given with its number."""
+        if self.observation is not None:
+            self.observation.activated(messages, marker_offset)
+        if messages:
+            self.on_due(min([message.due_ms for _, message in messages]))
 
     # Changes
 
@@ -231,8 +239,11 @@ class ScheduleLog:
         self.on_due(due_ms)
         return offset
 
-    def end(self, numbers: Sequence[int], *, is_released: bool) -> int:
-        """Store that messages no longer wait; return the offset to wait for."""
+    def end(self, numbers: Sequence[int], *, is_released: bool, moves: Sequence[Move] = ()) -> int:
+        """Store that messages no longer wait; return the offset to wait for.
+
+        `moves` are the ranges of those that were released, if it is known where they are.
+        """
         now_ms = self._clock.wall_ms()
         moved = self.agenda.moved
         last = -1
@@ -240,19 +251,12 @@ class ScheduleLog:
             some = numbers[start : start + ENDS_PER_BATCH_MAX]
             last = self._write(end_batch(some, moved, now_ms, is_released=is_released))
             self.agenda.end_many(some, is_released=is_released)
-        if self._observer is not None and numbers:
-            report = self._observer.released if is_released else self._observer.cancelled
-            self._report(report, ranges_of(sorted(numbers)))
+        if self.observation is not None and numbers:
+            if is_released:
+                self.observation.released(numbers, moves)
+            else:
+                self.observation.cancelled(numbers)
         return last
-
-    def _report(self, report: Callable[[TopicPartition, T], None], what: T) -> None:
-        """Call an observer when everything written so far is committed."""
-
-        def committed(error: GoQueueError | None) -> None:
-            if error is None:
-                report(self.partition.name, what)
-
-        self.partition.when_committed(self.partition.end_offset - 1, committed)
 
     def announce(self, intent: Intent) -> int:
         """Store what is about to be released; return the offset to wait for before the release."""
@@ -320,7 +324,11 @@ class ScheduleLog:
         Unless it `may_block`, raise `OnDisk` for a message that must be read from disk.
         """
         value = self._positions.find(number, may_block=may_block)
-        return None if value is None else read_message(value)
+        try:
+            return None if value is None else read_message(value)
+        except UnsupportedVersion as error:
+            self.on_unreadable(error)
+            raise
 
     def fetch(self, numbers: list[int]) -> Callable[[], None]:
         """A function that reads messages from disk; it blocks, and may run outside the event
@@ -408,7 +416,7 @@ class PositionIndex:
                     pass  # The batch has a checksum, by which the scan detects damage.
             return self._search(number)
         except OSError as error:
-            raise self._partition.unreadable(error) from error
+            raise self._partition.unreadable(error, number) from error
 
     def fetch(self, numbers: list[int]) -> Callable[[], None]:
         """A function that reads messages into memory; it blocks, and may run outside the event

@@ -20,7 +20,7 @@ from goqueue.broker.schedules.listing import ScheduledEntry, SchedulePage, Sched
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import NEVER_MS, NO_EPOCH, ScheduledMessage, ScheduleIds
 from goqueue.loop.clock import Clock
-from goqueue.loop.peers import Answer, PeerKind
+from goqueue.loop.peers import Answer, PeerKind, read_answer
 from goqueue.loop.promise import Promise
 from goqueue.model.batch import read_header
 from goqueue.model.errors import (
@@ -101,6 +101,7 @@ _call_decoder = msgspec.msgpack.Decoder(Call)
 _numbers_decoder = msgspec.msgpack.Decoder(list[int])
 _refused_decoder = msgspec.msgpack.Decoder(list[Refused])
 _page_decoder = msgspec.msgpack.Decoder(tuple[list[tuple[str, str, int]], str])
+_offset_decoder = msgspec.msgpack.Decoder(int)
 _count_decoder = msgspec.msgpack.Decoder(int)
 _stats_decoder = msgspec.msgpack.Decoder(list[int | None])
 
@@ -300,10 +301,11 @@ class ScheduleOwners:
 
     # Appending released messages to their topics
 
-    def append(self, topic: Topic, number: int, batch: bytearray) -> Promise[None]:
+    def append(self, topic: Topic, number: int, batch: bytearray) -> Promise[int]:
         """Store a batch of released messages at the leader of a partition, in one attempt.
 
-        An error raised synchronously means that nothing was stored.
+        It resolves with the last offset, -1 if a node of an earlier version has stored it. An error
+        raised synchronously means that nothing was stored.
         """
         if self._leaders.is_here(topic, number):
             return self._append_here(topic.partition(number), batch)
@@ -315,9 +317,9 @@ class ScheduleOwners:
             body=bytes(batch),
             timeout_ms=APPEND_TIMEOUT_MS,
         )
-        return _mapped(called, lambda _: None)
+        return read_answer(called, lambda answer: _read_offset(answer.head))
 
-    def _append_here(self, partition: Partition, batch: bytearray) -> Promise[None]:
+    def _append_here(self, partition: Partition, batch: bytearray) -> Promise[int]:
         """Append a batch of released messages, whose sizes were checked when they were accepted."""
         partition.check_leading()
         refusal = partition.failure or partition.shortage
@@ -331,8 +333,10 @@ class ScheduleOwners:
             view, now_ms = memoryview(batch), self._clock.wall_ms()
             written = partition.write(view, now_ms=now_ms, is_append_time=is_append_time)
             last_offset = written.last_offset
-        stored: Promise[None] = Promise()
-        partition.when_committed(last_offset, lambda error: stored.settle(None, error))
+        stored: Promise[int] = Promise()
+        partition.when_committed(
+            last_offset, lambda error: stored.settle(None if error else last_offset, error)
+        )
         return stored
 
     # Calls to one owner on another node
@@ -365,7 +369,7 @@ class ScheduleOwners:
         timeout_ms: int = CALL_TIMEOUT_MS,
     ) -> Promise[T]:
         called = self._leaders.ask(node, PeerKind.SCHEDULES, _encode(call), timeout_ms=timeout_ms)
-        return _mapped(called, lambda answer: read(answer.head))
+        return read_answer(called, lambda answer: read(answer.head))
 
     def _next_token(self) -> int:
         self._token += 1
@@ -397,7 +401,7 @@ class ScheduleOwners:
                 raise UnknownTopicId(call.topic_id.hex())
             # The partition stamps it in place, so it gets a copy.
             stored = self._append_here(topic.partition(call.number), bytearray(body))
-            return _mapped(stored, lambda _: Answer())
+            return _mapped(stored, lambda last_offset: Answer(_encode(last_offset)))
         if isinstance(call, Store):
             return _answered(self._store_for_other(call), list)
         if isinstance(call, Cancel):
@@ -425,6 +429,10 @@ class ScheduleOwners:
 
 def not_here() -> NotCoordinator:
     return NotCoordinator("Another node owns these schedules now; find the owner again.")
+
+
+def _read_offset(head: bytes) -> int:
+    return _offset_decoder.decode(head) if head else -1
 
 
 def _mapped(promise: Promise[T], read: Callable[[T], R]) -> Promise[R]:

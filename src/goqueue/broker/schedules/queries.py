@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.schedules.listing import (
@@ -110,15 +110,22 @@ class ScheduleQueries:
 
     def list_here(self, wanted: Wanted, *, limit: int, after: str) -> Promise[SchedulePage]:
         self._shards.check_loaded()
+        self._shards.note_released()
         return promised(self._listing().page(wanted, limit=limit, after=after))
 
     def count_here(self, wanted: Wanted) -> Promise[int]:
         self._shards.check_loaded()
+        self._shards.note_released()
         if wanted.from_ms <= 0 and wanted.until_ms >= NEVER_MS:
             count: Promise[int] = Promise()
             count.resolve(sum(one.log.agenda.count(wanted.topics) for one in self._shards))
             return count
         return promised(self._listing().count(wanted))
+
+    def calendar_here(self, wanted: Wanted, times_ms: Sequence[int]) -> Promise[Sequence[int]]:
+        self._shards.check_loaded()
+        self._shards.note_released()
+        return promised(self._listing().calendar(wanted, times_ms))
 
     def counts_here(self) -> dict[str, int]:
         """Return how many messages this node keeps, by topic."""
@@ -128,11 +135,20 @@ class ScheduleQueries:
                 counts[topic] = counts.get(topic, 0) + count
         return counts
 
+    def sizes_here(self) -> dict[str, int]:
+        """Return how many bytes of messages this node keeps, by topic."""
+        sizes: dict[str, int] = {}
+        for shard in self._shards:
+            for topic, size in shard.log.agenda.sizes().items():
+                sizes[topic] = sizes.get(topic, 0) + size
+        return sizes
+
     def _listing(self) -> ScheduleListing:
         logs = [shard.log for shard in self._shards]
         return ScheduleListing(self._clock, logs, self._owners.ids())
 
     def stats_here(self) -> ScheduleStats:
+        self._shards.note_released()
         agendas = [shard.log.agenda for shard in self._shards]
         metrics = self._shards.metrics
         next_due_ms = min((one.timetable.due_min_ms() for one in agendas), default=NEVER_MS)

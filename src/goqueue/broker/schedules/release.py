@@ -134,6 +134,11 @@ class Releaser:
 
     # Runs
 
+    def note_committed(self) -> None:
+        """Record releases that are committed now, which otherwise have a short pause."""
+        if not self._is_stopped:
+            self._courier.note_committed()
+
     def wake(self) -> None:
         """Run soon: there may be something to do."""
         if not self._is_run_set and self._is_started and not self._is_stopped:

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from goqueue.broker.schedules.log import ScheduleLog
-from goqueue.delivery.schedules import NumberRange, ScheduledMessage, read_key, read_message
+from goqueue.delivery.schedules import ScheduledMessage, read_key, read_message
 from goqueue.loop.clock import Clock
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker
 from goqueue.model.compression import Buffer
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.errors import CorruptBatch, UnsupportedVersion
 
 LOAD_STEP_BYTES = 256 << 10  # read per event-loop turn
 ACTIVATE_MESSAGES_MAX = 5000  # of a committed transaction, per event-loop turn
@@ -35,8 +35,11 @@ def replay(log: ScheduleLog, offset: int, *, now_ms: int) -> Iterator[None]:
 def rebuild_buckets(log: ScheduleLog, *, now_ms: int) -> None:
     """Fill the timetable anew from the log, because its files are damaged."""
     log.agenda.renew_timetable()
-    for _ in _batches(log, log.partition.start_offset, _refile_batch, now_ms=now_ms):
-        pass
+    try:
+        for _ in _batches(log, log.partition.start_offset, _refile_batch, now_ms=now_ms):
+            pass
+    except UnsupportedVersion as error:
+        log.on_unreadable(error)
 
 
 _Apply = Callable[[ScheduleLog, BatchHeader, Buffer, int], None]
@@ -49,7 +52,12 @@ def _batches(log: ScheduleLog, offset: int, apply: _Apply, *, now_ms: int) -> It
         left, end = LOAD_STEP_BYTES, partition.end_offset
         try:
             for header, batch in partition.log.batches(offset, until_offset=end):
-                apply(log, header, batch, first)
+                try:
+                    apply(log, header, batch, first)
+                except CorruptBatch as error:
+                    # It was written so; what follows it can be read.
+                    at = header.base_offset
+                    _log.error("the batch at %d of %s: %s", at, partition.name, error)
                 offset = header.next_offset
                 left -= header.size
                 if left <= 0:
@@ -101,13 +109,14 @@ class CommittedTransactions:
     def __init__(self, clock: Clock, log: ScheduleLog) -> None:
         self._clock = clock
         self._log = log
-        self._activating: deque[NumberRange] = deque()
+        # With the offset of the marker that has committed them.
+        self._activating: deque[tuple[int, int, int]] = deque()
 
-    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+    def ended(self, producer_id: int, *, is_commit: bool, marker_offset: int) -> None:
         """Apply the committed marker that ends a producer's transaction here."""
         numbers = self._log.agenda.end_transaction(producer_id, is_commit=is_commit)
         if numbers:
-            self._activating.extend(numbers)
+            self._activating.extend((*some, marker_offset) for some in numbers)
             self._activate_some()
 
     @property
@@ -121,37 +130,41 @@ class CommittedTransactions:
     def _activate_some(self) -> None:
         room = ACTIVATE_MESSAGES_MAX
         while self._activating and room > 0:
-            first, last = self._activating.popleft()
+            first, last, marker_offset = self._activating.popleft()
             until = min(last, first + room - 1)
             try:
-                due_ms = _activate(self._log, first, until)
+                messages = _activate(self._log, first, until)
             except OSError as error:
                 _log.error("%s must be replayed: %s", self._log.partition.name, error)
-                self._activating.appendleft((first, last))
+                self._activating.appendleft((first, last, marker_offset))
                 self._clock.call_later(READ_RETRY_MS, self._activate_some)
                 return
+            except UnsupportedVersion as error:
+                # It stays in the queue, so that no checkpoint is taken without it.
+                self._activating.appendleft((first, last, marker_offset))
+                self._log.on_unreadable(error)
+                return
             if until < last:
-                self._activating.appendleft((until + 1, last))
+                self._activating.appendleft((until + 1, last, marker_offset))
             room -= until - first + 1
-            self._log.activated(first, until, due_ms)
+            self._log.activated(messages, marker_offset)
         if self._activating:
             self._clock.call_soon(self._activate_some)
 
 
-def _activate(log: ScheduleLog, first: int, last: int) -> int | None:
-    """Schedule the messages in an offset range; return the earliest due time."""
-    earliest: int | None = None
+def _activate(log: ScheduleLog, first: int, last: int) -> list[tuple[int, ScheduledMessage]]:
+    """Schedule the messages in an offset range; return them, each with its number."""
+    activated: list[tuple[int, ScheduledMessage]] = []
     try:
         for _, batch in log.partition.log.batches(first, until_offset=last + 1):
             for record in decode_batch(batch):
                 message = _own_message(record) if first <= record.offset <= last else None
                 if message is not None:
                     log.agenda.activate(record.offset, [message])
-                    due_ms = message.due_ms
-                    earliest = due_ms if earliest is None else min(earliest, due_ms)
+                    activated.append((record.offset, message))
     except CorruptBatch as error:
         _log.error("messages of a transaction in %s are lost: %s", log.partition.name, error)
-    return earliest
+    return activated
 
 
 def _own_message(record: Record) -> ScheduledMessage | None:

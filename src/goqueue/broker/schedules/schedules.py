@@ -82,6 +82,14 @@ class Schedules:
         """The node that owns a message; -1 if there is none."""
         return self._owners.owner_of(schedule_id)
 
+    def position_of(self, schedule_id: str) -> tuple[int, int]:
+        """The partition and the offset of a message in the schedule log."""
+        return self._owners.ids().read(schedule_id)
+
+    def id_of(self, partition: int, offset: int) -> str:
+        """The id of a message in the schedule log."""
+        return self._owners.ids().write(partition, offset)
+
     def _find(self, schedule_id: str) -> tuple[ScheduleShard, int]:
         """The shard and the number of a message that this node owns."""
         shard_number, number = self._owners.ids().read(schedule_id)
@@ -253,11 +261,13 @@ class Schedules:
             numbers += range(first, first + len(some))
         return self._owners.ids().write_all(log.number, numbers)
 
-    def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+    def transaction_ended(
+        self, partition: Partition, producer_id: int, is_commit: bool, offset: int
+    ) -> None:
         """Apply a transaction marker committed in a partition of the internal topic."""
         for shard in self.shards:
             if shard.log.partition is partition:
-                shard.transactions.ended(producer_id, is_commit=is_commit)
+                shard.transactions.ended(producer_id, is_commit=is_commit, marker_offset=offset)
 
     # Changes
 
@@ -310,6 +320,12 @@ class Schedules:
         wanted = Wanted(_names(topic, topics), from_ms, until_ms)
         return promised(self._queries.count(wanted))
 
+    def calendar_here(
+        self, *, topics: frozenset[str] | None, times_ms: Sequence[int]
+    ) -> Promise[Sequence[int]]:
+        """Count the waiting messages of this node that are due between each two times."""
+        return self._queries.calendar_here(Wanted(topics), times_ms)
+
     def stats(self) -> ScheduleStats:
         """The metrics of this node."""
         return self._queries.stats_here()
@@ -317,6 +333,10 @@ class Schedules:
     def counts_here(self) -> dict[str, int]:
         """Return how many messages this node keeps, by topic."""
         return self._queries.counts_here()
+
+    def sizes_here(self) -> dict[str, int]:
+        """Return how many bytes of messages this node keeps, by topic."""
+        return self._queries.sizes_here()
 
     def stats_of_all(self) -> Promise[ScheduleStats]:
         """The metrics of all nodes together."""

@@ -27,12 +27,13 @@ from goqueue.broker.schedules.courier import (
 from goqueue.broker.schedules.log import ScheduleLog
 from goqueue.broker.schedules.release import Releaser
 from goqueue.broker.schedules.replay import CommittedTransactions, replay
+from goqueue.broker.shards.leadership import Unreadable
 from goqueue.broker.topics.topics import Topics
 from goqueue.config import ProducerSettings, ScheduleSettings
 from goqueue.delivery.schedules import ScheduleIds
 from goqueue.loop.clock import Clock, Handle, earlier_ms
 from goqueue.loop.promise import Promise
-from goqueue.model.errors import CoordinatorLoading, GoQueueError
+from goqueue.model.errors import CoordinatorLoading, GoQueueError, UnsupportedVersion
 from goqueue.model.names import SCHEDULED_TOPIC
 from goqueue.model.observer import Observer
 from goqueue.partition import Partition
@@ -83,6 +84,8 @@ class ScheduleShard:
             self.releaser.close()
             self.releaser = None
         self.log.is_closed = True
+        if self.log.observation is not None:
+            self.log.observation.close()
         self.changes.close()
         return self.checkpoints.close()
 
@@ -116,6 +119,7 @@ class ScheduleShards:
         self._closing: dict[int, Promise[None]] = {}
         self._releaser: Releaser | None = None  # of all partitions, on a single node
         self._forgotten_ms = clock.now_ms()
+        self.on_unreadable: Unreadable = lambda partition, error: None
         self._timer: Handle = clock.call_later(CHECKPOINT_CHECK_MS, self._check_shards)
 
     def __iter__(self) -> Iterator[ScheduleShard]:
@@ -126,6 +130,11 @@ class ScheduleShards:
         """Refuse calls about all partitions led here while some are still loading."""
         if not all(shard.is_ready for shard in self.owned.values()):
             raise CoordinatorLoading("Schedules are being loaded; retry.")
+
+    def note_released(self) -> None:
+        """Record releases that are committed, so that no count has what its topic has already."""
+        for releaser in {shard.releaser for shard in self if shard.releaser is not None}:
+            releaser.note_committed()
 
     # Leadership
 
@@ -143,6 +152,7 @@ class ScheduleShards:
         shard = ScheduleShard(
             self._clock, self._disk, partition, topic_id=topic_id, observer=observer
         )
+        shard.log.on_unreadable = lambda error: self.on_unreadable(partition, error)
         self.owned[shard.number] = shard
         return shard
 
@@ -211,6 +221,8 @@ class ScheduleShards:
         except OSError as error:
             _log.error("%s cannot be read: %s", shard.log.partition.name, error)
             self._clock.call_later(RETRY_MS, partial(self._load_again, shard))
+        except UnsupportedVersion as error:
+            shard.log.on_unreadable(error)
         else:
             self._clock.call_soon(lambda: self._load_some(shard, steps))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from goqueue.broker.schedules.log import ScheduleLog
+from goqueue.broker.schedules.observation import Move
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.delivery.schedules import (
     Intent,
@@ -19,6 +20,7 @@ from goqueue.model.batch import Header, build_batch
 from goqueue.model.compression import Compression, compress
 from goqueue.model.dead_letters import UNKNOWN, Origin, write_origin
 from goqueue.model.names import ProducerIdentity
+from goqueue.model.observer import Target
 from goqueue.partition import Partition
 
 MESSAGES_MAX = 10_000  # queued and in flight at once, over all topics
@@ -138,6 +140,27 @@ class Transfer(NamedTuple):
     producer: ProducerIdentity
     base_sequence: int
     intent: Intent | None = None
+    first_offset: int = -1  # in the target, once it is stored and that is known
+
+    def moves(self) -> dict[ScheduleLog, list[Move]]:
+        """Return which ranges of messages of each log are where in the target."""
+        found: dict[ScheduleLog, list[Move]] = {}
+        partition = self.queue.partition.name
+        for place, release in enumerate(self.batch):
+            moves = found.setdefault(release.log, [])
+            offset = self.first_offset + place if self.first_offset >= 0 else -1
+            last = moves[-1] if moves else None
+            if last is not None and _follows(last, release.number, offset):
+                moves[-1] = last._replace(end=release.number + 1)
+            else:
+                target = Target(partition, offset)
+                moves.append(Move(release.number, release.number + 1, target))
+        return found
+
+
+def _follows(move: Move, number: int, offset: int) -> bool:
+    first = move.target.offset
+    return move.end == number and offset == (first + move.end - move.first if first >= 0 else -1)
 
 
 def message_size(message: ScheduledMessage) -> int:

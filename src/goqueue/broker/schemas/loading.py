@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from goqueue.model.batch import BatchHeader, Record, decode_batch
-from goqueue.model.errors import CorruptBatch
+from goqueue.model.errors import CorruptBatch, UnsupportedVersion, UpgradeInProgress
 from goqueue.partition import Partition
 from goqueue.schemas.facts import CorruptSchemaState, read_record
 from goqueue.schemas.registry import Registry
@@ -24,9 +24,14 @@ class Loading:
         self.until_offset = partition.high_watermark
         self.partition = partition
         self.next_offset = partition.start_offset
+        self.unreadable: UnsupportedVersion | None = None  # why it cannot go on
 
     def step(self) -> bool:
-        """Replay some more; return True when nothing is left."""
+        """Replay some more; return True when nothing is left.
+
+        Raise `UpgradeInProgress` if a later release has written what comes next.
+        """
+        self._check_readable()
         left = STEP_BYTES
         while self.next_offset < self.until_offset and left > 0:
             try:
@@ -43,10 +48,20 @@ class Loading:
         return self.next_offset >= self.until_offset
 
     def take(self, header: BatchHeader, batch: bytes | memoryview) -> None:
-        """Apply the next batch."""
-        for record in decode_batch(batch):
-            self._apply(record)
+        """Apply the next batch; raise `UpgradeInProgress` if a later release has written it."""
+        try:
+            for record in decode_batch(batch):
+                self._apply(record)
+        except UnsupportedVersion as error:
+            self.unreadable = error
+            self._check_readable()
         self.next_offset = header.next_offset
+
+    def _check_readable(self) -> None:
+        if self.unreadable is not None:
+            raise UpgradeInProgress(
+                f"This node cannot read all schemas; retry on another one. {self.unreadable}"
+            )
 
     def _apply(self, record: Record) -> None:
         try:

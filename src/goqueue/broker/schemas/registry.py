@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from goqueue.broker.replication.leaders import Leaders
-from goqueue.broker.schemas.replica import RegistryReplica
+from goqueue.broker.schemas.replica import RegistryReplica, Unreadable
 from goqueue.broker.topics.topics import Topics
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
@@ -31,6 +31,8 @@ from goqueue.model.errors import (
     StorageFull,
 )
 from goqueue.model.names import SCHEMAS_TOPIC
+from goqueue.model.quotas import CONTEXTS, SCHEMA_BYTES, SCHEMA_SETTINGS, SCHEMA_VERSIONS
+from goqueue.model.tenants import tenant_of
 from goqueue.partition import Partition
 from goqueue.schemas import removal
 from goqueue.schemas.catalog import Content, Version
@@ -68,6 +70,8 @@ class Schemas:
         self._told_offset = 0
         self._writers = Turns(clock, waiting_max=WRITES_WAITING_MAX)
         self._thinkers = Turns(clock, waiting_max=READS_WAITING_MAX)
+        # Raises if a tenant may not have so many of something.
+        self.check_quota: Callable[[str, str, int], None] = lambda tenant, limit, wanted: None
         self.changes = 0  # counted, so that caches can detect a change
         self._replica = RegistryReplica(clock, topics, leaders, changed=self._note_change)
 
@@ -182,6 +186,8 @@ class Schemas:
         def decide(registry: Registry) -> tuple[Config, list[Change]]:
             has_own = registry.scopes.has_config(subject)
             before = registry.scopes.own_config(subject) if has_own else None
+            if not has_own:
+                self._check_settings(registry, subject)
             config = update(before or Config())
             return config, removal.set_config(registry, subject, config)
 
@@ -192,9 +198,12 @@ class Schemas:
         return await self._change(lambda registry: removal.delete_config(registry, subject))
 
     async def set_mode(self, subject: Subject, mode: Mode, *, force: bool) -> Mode:
-        return await self._change(
-            lambda registry: (mode, removal.set_mode(registry, subject, mode, force=force))
-        )
+        def decide(registry: Registry) -> tuple[Mode, list[Change]]:
+            if not registry.scopes.has_mode(subject):
+                self._check_settings(registry, subject)
+            return mode, removal.set_mode(registry, subject, mode, force=force)
+
+        return await self._change(decide)
 
     async def delete_mode(self, subject: Subject, *, recursive: bool) -> Mode | None:
         """Delete a mode; return what it was."""
@@ -217,11 +226,26 @@ class Schemas:
             if messages:
                 raise _incompatible(subject, messages)
         registry = self._loaded()
+        self._check_room(registry, subject.context, len(parsed.text))
         fact, changes = registry.register(parsed, now_ms=self._clock.wall_ms())
         self._write(registry, changes)
         version = registry.catalog.version(subject, fact.version)
         assert version is not None
         return version
+
+    def _check_room(self, registry: Registry, context: str, text_length: int) -> None:
+        """Raise if the tenant of a context has as many schemas, or contexts, as it may."""
+        tenant = tenant_of(context[1:])
+        used = registry.catalog.counts_of(tenant)
+        self.check_quota(tenant, SCHEMA_VERSIONS, used.versions + 1)
+        self.check_quota(tenant, SCHEMA_BYTES, used.text_length + text_length)
+        if not registry.catalog.has_context(context):
+            self.check_quota(tenant, CONTEXTS, used.contexts + 1)
+
+    def _check_settings(self, registry: Registry, subject: Subject) -> None:
+        """Raise if the tenant of a subject has as many settings and modes as it may."""
+        tenant = tenant_of(subject.context[1:])
+        self.check_quota(tenant, SCHEMA_SETTINGS, registry.scopes.count_of(tenant) + 1)
 
     async def _change(self, decide: Callable[[Registry], tuple[T, list[Change]]]) -> T:
         answer = await self._writers.run(lambda: self._decide(decide))
@@ -253,6 +277,14 @@ class Schemas:
     def resign(self, _: Partition) -> None:
         """Stop accepting changes: this node no longer leads the topic."""
         self._replica.resign()
+
+    def on_unreadable(self, found: Unreadable) -> None:
+        """Call `found` if this node leads the topic and a later release has written in it."""
+        self._replica.on_unreadable = found
+
+    def subject_count(self) -> int:
+        """Return the number of subjects, as far as the registry is applied here."""
+        return self._replica.registry.catalog.subject_count
 
     def owner(self) -> int:
         """The node that accepts changes; -1 if there is none."""

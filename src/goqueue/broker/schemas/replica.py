@@ -29,6 +29,8 @@ from goqueue.model.errors import (
     NotCoordinator,
     OffsetOutOfRange,
     RequestTimedOut,
+    UnsupportedVersion,
+    UpgradeInProgress,
 )
 from goqueue.model.names import SCHEMAS_TOPIC
 from goqueue.partition import NO_LEADER, Partition
@@ -42,6 +44,8 @@ CATCH_UP_MS_MAX = 5_000
 ASK_MS_MAX = 1_000  # for one response of the leader; the caller retries
 READ_BYTES_MAX = 1 << 20
 QUESTIONS_MAX = 1_000  # requests that wait for the leader's state
+
+Unreadable = Callable[[Partition, UnsupportedVersion], None]
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -90,6 +94,8 @@ class RegistryReplica:
         self._waiting: list[tuple[int, Promise[None]]] = []
         self._pulling: Promise[None] | None = None
         self._questions: dict[bytes, Promise[None]] = {}
+        # Called with the partition if it is led here and a later release has written in it.
+        self.on_unreadable: Unreadable = lambda partition, error: None
         leaders.serve(PeerKind.SCHEMAS, self._serve)
         topics.facts.log.on_applied(self._look_again)
 
@@ -158,7 +164,10 @@ class RegistryReplica:
         self._loading.next_offset = last_offset + 1
 
     def load_some(self) -> bool:
-        """Replay a piece of this node's replica, if any; return True when all of it is applied."""
+        """Replay a piece of this node's replica, if any; return True when all of it is applied.
+
+        Raise `UpgradeInProgress` if a later release has written something that comes next.
+        """
         partition = self._watched
         if partition is None:
             return True
@@ -190,8 +199,11 @@ class RegistryReplica:
 
     def _catch_up(self) -> None:
         self._is_catching_up = False
-        if not self.load_some():
-            self._catch_up_soon()
+        try:
+            if not self.load_some():
+                self._catch_up_soon()
+        except UpgradeInProgress as error:
+            self._refuse(error)
 
     def _applied(self, offset: int) -> Promise[None]:
         """Resolves when the log is applied up to an offset, exclusive."""
@@ -199,6 +211,8 @@ class RegistryReplica:
         if self._is_applied(offset):
             promise.resolve(None)
             return promise
+        if self._loading is not None and self._loading.unreadable is not None:
+            self._catch_up_soon()  # It rejects those that wait.
         self._waiting.append((offset, promise))
 
         def give_up() -> None:
@@ -221,6 +235,15 @@ class RegistryReplica:
         self._waiting = [one for one in self._waiting if not self._is_applied(one[0])]
         for _, promise in done:
             promise.resolve(None)
+
+    def _refuse(self, error: UpgradeInProgress) -> None:
+        """Give up what waits for records that a later release has written; lead no more."""
+        waiting, self._waiting = self._waiting, []
+        for _, promise in waiting:
+            promise.reject(error)
+        loading = self._loading
+        if self.is_leading and loading is not None and loading.unreadable is not None:
+            self.on_unreadable(loading.partition, loading.unreadable)
 
     # Calls to the leader
 

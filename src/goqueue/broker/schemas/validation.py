@@ -12,7 +12,7 @@ changes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -33,18 +33,21 @@ from goqueue.schemas.formats import (
     record_name,
     validator,
 )
+from goqueue.schemas.formats.framing import (
+    FIRST_MESSAGE,
+    FRAME_BYTES,
+    GUID_FRAME_BYTES,
+    frame_in_headers,
+    read_message_frame,
+)
 from goqueue.schemas.names import Subject, default_context
 
 VALIDATORS_MAX = 256  # compiled schemas cached
 TOPICS_MAX = 10_000  # whose schemas are cached at a time
 KNOWN_MAX = 1000  # cached schema ids per topic
 FAULTS_MAX = 100  # reported for one batch
-MESSAGE_INDEXES_MAX = 64  # nesting depth of a Protobuf message
 
-_FRAME_BYTES = 5
-_GUID_FRAME_BYTES = 17
 _SMALL_BYTES = 4096
-_FIRST_MESSAGE = (0,)
 
 
 class Strategy(StrEnum):
@@ -65,14 +68,13 @@ class Rules(NamedTuple):
 class _Part:
     """The keys or the values of one topic, with cached results for their schemas."""
 
-    __slots__ = ("context", "header", "known", "name", "strategy", "topic")
+    __slots__ = ("context", "known", "name", "strategy", "topic")
 
     def __init__(self, topic: str, strategy: Strategy, *, is_key: bool) -> None:
         self.topic = plain_name(topic)
         self.context = default_context(topic)
         self.strategy = strategy
         self.name = "key" if is_key else "value"
-        self.header = f"__{self.name}_schema_id"
         # By the bytes that identify a schema: the validator of a payload, or why none is valid.
         self.known: dict[bytes, Validate | str] = {}
 
@@ -106,6 +108,8 @@ class Validation:
         self._changes = -1
         self._asked: dict[bytes, _Asked] = {}
         self._compiled: OrderedDict[tuple[Content, tuple[int, ...]], Validate] = OrderedDict()
+        # Called with the topic of records that were validated, and whether they are valid.
+        self.checked: Callable[[str, bool], None] = lambda topic, is_valid: None
 
     def check_batch(self, topic: Topic, batch: memoryview, *, now_ms: int) -> None:
         """Refuse a producer's batch with a record that does not conform to its schema."""
@@ -137,6 +141,8 @@ class Validation:
                 faults[index] = fault
                 if len(faults) == FAULTS_MAX:
                     break
+        if for_key is not None or for_value is not None:
+            self.checked(topic.name, not faults)
         return faults
 
     def _ask(self, topic: Topic) -> _Asked:
@@ -153,13 +159,13 @@ class Validation:
     def _fault(
         self, part: _Part, payload: bytes | memoryview, headers: tuple[Header, ...]
     ) -> str | None:
-        frame = _named_in(part, headers) if headers else None
+        frame = frame_in_headers(part.name, headers) if headers else None
         rest = payload
         if frame is None:
-            frame = bytes(payload[:_FRAME_BYTES])
+            frame = bytes(payload[:FRAME_BYTES])
             # A copy of a small payload is cheaper than a view of it.
             is_small = len(payload) < _SMALL_BYTES
-            rest = (payload if is_small else memoryview(payload))[_FRAME_BYTES:]
+            rest = (payload if is_small else memoryview(payload))[FRAME_BYTES:]
         check = part.known.get(frame)
         if check is None:
             check = self._learn(part, frame)
@@ -180,10 +186,10 @@ class Validation:
 
     def _find(self, part: _Part, frame: bytes) -> Validate | str:
         """The validator of payloads with this schema, or why none is valid."""
-        if len(frame) == _GUID_FRAME_BYTES:
+        if len(frame) == GUID_FRAME_BYTES:
             told = str(UUID(bytes=frame[1:]))
             content = self._schemas.schema_by_guid(told, context=part.context)
-        elif len(frame) == _FRAME_BYTES and frame[0] == 0:
+        elif len(frame) == FRAME_BYTES and frame[0] == 0:
             told = str(int.from_bytes(frame[1:], "big"))
             content = self._schemas.schema_by_id(int(told), context=part.context)
         else:
@@ -242,10 +248,10 @@ class _ProtobufCheck:
         self._by_place: dict[tuple[int, ...], Validate] = {}
 
     def __call__(self, rest: bytes | memoryview) -> None:
-        indexes: tuple[int, ...] = _FIRST_MESSAGE
+        indexes: tuple[int, ...] = FIRST_MESSAGE
         start = 1
         if not rest or rest[0]:
-            indexes, start = _read_indexes(rest)
+            indexes, start = read_message_frame(rest)
         check = self._by_place.get(indexes)
         if check is None:
             check = self._find(indexes)
@@ -273,16 +279,6 @@ def read_rules(settings: Mapping[str, str]) -> Rules:
     )
 
 
-def _named_in(part: _Part, headers: tuple[Header, ...]) -> bytes | None:
-    """The schema identifier in a header: newer serializers leave the payload unchanged."""
-    for name, content in headers:
-        if name == part.header and content is not None:
-            is_guid = len(content) == _GUID_FRAME_BYTES and content[0] == 1
-            if is_guid or (len(content) == _FRAME_BYTES and content[0] == 0):
-                return bytes(content)
-    return None
-
-
 def _problem(part: _Part, content: Content, record: str) -> str | None:
     """Why a schema is not valid for this part of its topic."""
     subject = part.subject(record)
@@ -295,31 +291,3 @@ def _problem(part: _Part, content: Content, record: str) -> str | None:
         f"The {part.name} names the schema {content.id}, which is not registered under the subject "
         f"{subject!r} (settings schema.validation and schema.{part.name}.subject.strategy)."
     )
-
-
-def _read_indexes(data: bytes | memoryview) -> tuple[tuple[int, ...], int]:
-    """The indexes of the message that follows, outermost first, and where it begins."""
-    count, at = _read_zigzag(data, 0)
-    if count == 0:
-        return _FIRST_MESSAGE, at  # the first message, the most frequent case
-    if not 0 < count <= MESSAGE_INDEXES_MAX:
-        raise SchemaViolation("", f"it names {count} messages inside of one another")
-    indexes = []
-    for _ in range(count):
-        index, at = _read_zigzag(data, at)
-        if index < 0:
-            raise SchemaViolation("", "it names a message by a negative number")
-        indexes.append(index)
-    return tuple(indexes), at
-
-
-def _read_zigzag(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while at < len(data) and shift < 35:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number >> 1 ^ -(number & 1), at
-        shift += 7
-    raise SchemaViolation("", "it ends before it says which message it is")

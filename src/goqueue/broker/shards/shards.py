@@ -57,7 +57,7 @@ class Shards(Generic[S]):
         self.owned: dict[int, S] = {}
         self._topics = topics
         self._leaders = leaders
-        self._partition_count = partition_count
+        self.partition_count = partition_count
         self._noun = noun
         self._start = start
 
@@ -86,7 +86,7 @@ class Shards(Generic[S]):
     def number_of(self, key: str) -> int:
         """Return the partition of a key."""
         topic = self.topic
-        count = self._partition_count if topic is None else len(topic.partitions)
+        count = self.partition_count if topic is None else len(topic.partitions)
         # Not hash(), which differs between processes; this mapping must be stable.
         return zlib.crc32(key.encode()) % count
 
@@ -110,6 +110,12 @@ class Shards(Generic[S]):
     def is_here(self, key: str) -> bool:
         """Return whether this node owns the state of a key, according to its metadata."""
         return self.number_of(key) in self.owned
+
+    def is_opening(self, key: str) -> bool:
+        """Return whether this node leads the partition of a key, and does not own its state yet."""
+        if self.topic is None or self.is_here(key):
+            return False
+        return self.owner_of(key) == self._leaders.node_id
 
     def find(self, key: str) -> S | None:
         """Return the shard of a key; None on a single node that has never used this topic.

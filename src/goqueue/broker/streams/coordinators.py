@@ -7,7 +7,7 @@ the records they emit, resolves the promises of waiting callers, and runs their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from goqueue.broker.replication.leaders import Leaders
@@ -36,6 +36,8 @@ from goqueue.groups import (
     OffsetErrors,
     Partitions,
     Persist,
+    Progress,
+    Rebalance,
     RebalanceLog,
     Reply,
     Sync,
@@ -52,7 +54,9 @@ from goqueue.model.errors import (
     NotCoordinator,
     UnknownGroup,
 )
-from goqueue.model.names import OFFSETS_TOPIC, ProducerIdentity
+from goqueue.model.names import OFFSETS_TOPIC, ProducerIdentity, TopicPartition
+from goqueue.model.observer import Observer, interested
+from goqueue.model.tenants import TopicName
 from goqueue.partition import Partition
 
 TOPICS_PER_MS = 100  # of delay before coordinators are notified of topic changes
@@ -67,10 +71,13 @@ class GroupShard(MachineShard[Coordinator]):
         partition: Partition,
         coordinator: Coordinator,
         written: Callable[[str], None],
+        observer: Observer | None,
     ) -> None:
         """`written` is called with the id of every group for which a record was written."""
         super().__init__(clock, partition, coordinator)
         self._written = written
+        self._observer = observer
+        coordinator.reports_progress = observer is not None
         self._read_until = 0
 
     def load(self, topics: Mapping[str, int]) -> None:
@@ -109,8 +116,28 @@ class GroupShard(MachineShard[Coordinator]):
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Reply):
             self._reply(effect.token, effect.result)
-        else:
+        elif isinstance(effect, Persist):
             self._persist(effect)
+
+    def transaction_ended(self, producer_id: int, *, is_commit: bool, offset: int) -> None:
+        """Apply a transaction marker that is committed."""
+        now_ms = self._clock.now_ms()
+        effects = self.machine.ended(producer_id, is_commit=is_commit, now_ms=now_ms)
+        self._perform_committed(effects, offset + 1)
+
+    def _perform_committed(self, effects: list[Effect], end: int) -> None:
+        """Carry out what follows from the log up to an offset: first the reports of progress.
+
+        Callers may do anything once they have their reply, and report something else.
+        """
+        if self._observer is not None:
+            for one in effects:
+                if isinstance(one, Progress):
+                    name = TopicPartition(TopicName(one.topic), one.partition)
+                    offsets = one.first, one.end
+                    self._observer.consumed(one.group_id, name, offsets, consumer=one.member_id)
+            self._observer.reported(self._partition.name, end)
+        self.perform(effects)
 
     def _persist(self, effect: Persist) -> None:
         now_ms = self._clock.wall_ms()
@@ -128,7 +155,8 @@ class GroupShard(MachineShard[Coordinator]):
         def committed(error: GoQueueError | None) -> None:
             now_ms = self._clock.now_ms()
             if error is None:
-                self.perform(self.machine.persisted(effect.write_id, now_ms))
+                effects = self.machine.persisted(effect.write_id, now_ms)
+                self._perform_committed(effects, appended.last_offset + 1)
                 self._written(effect.group_id)
             else:
                 answer = CoordinatorNotAvailable(f"Group state could not be stored: {error}")
@@ -176,13 +204,23 @@ class Groups:
         self.is_queue_group: Callable[[str], bool] = lambda _: False
         # Raises if the tenant of a new group may have no more.
         self.check_quota: Callable[[str], None] | None = None
+        # Called with the group of every rebalance that ends.
+        self.rebalanced: Callable[[str, Rebalance], None] | None = None
         self.rebalance_watch = RebalanceWatch(self._begun)
         self._is_telling_topics = False
         topics.on_change(self._topics_changed)
 
     def _start(self, partition: Partition) -> GroupShard:
         coordinator = Coordinator(self._settings, self._times)
-        shard = GroupShard(self._clock, partition, coordinator, self.rebalance_watch.look)
+        if self.rebalanced is not None:
+            coordinator.on_rebalanced(self.rebalanced)
+        shard = GroupShard(
+            self._clock,
+            partition,
+            coordinator,
+            self.rebalance_watch.look,
+            interested(self._topics.observer, ("consumed",)),
+        )
         shard.load(self._topic_counts())
         return shard
 
@@ -245,17 +283,30 @@ class Groups:
         if shard is not self._find(group_id):
             raise self.shards.elsewhere()
 
+    async def know(self, topics: Iterable[str]) -> None:
+        """Wait until this node knows these topics, if they exist.
+
+        Offsets are stored with the id of their topic, and a node of a cluster may learn of a topic
+        later than its clients.
+        """
+        is_unknown = any(self._topics.find(one) is None for one in topics)
+        if is_unknown and self.catch_up is not None:
+            await self.catch_up()
+
     def commit_offsets(
         self, call: CommitOffsets, *, identity: ProducerIdentity | None = None
     ) -> Promise[OffsetErrors]:
         """Commit now, or, given the identity of a producer whose transaction includes this
         partition of the offsets topic, when that transaction commits.
         """
-        return self._call(
-            call.group_id,
-            lambda one, **at: one.offsets.commit(call, identity=identity, **at),
-            may_create=True,
-        )
+        names = {one.topic for one in call.offsets}
+
+        def commit(coordinator: Coordinator, **at: Any) -> list[Effect]:
+            found = map(self._topics.find, names)
+            ids = {topic.name: topic.id for topic in found if topic is not None}
+            return coordinator.offsets.commit(call, identity=identity, topic_ids=ids, **at)
+
+        return self._call(call.group_id, commit, may_create=True)
 
     def fetch_offsets(
         self,
@@ -266,18 +317,35 @@ class Groups:
         member_epoch: int = -1,
         require_stable: bool = False,
     ) -> dict[str, dict[int, CommittedOffset]]:
-        """Return the offsets in this node's state; call `confirm` first, or they may be stale."""
+        """Return the offsets in this node's state; call `confirm` first, or they may be stale.
+
+        Offsets of a deleted topic are left out, although another one may have its name now.
+        """
         shard = self._find(group_id)
         if shard is None:
             return {}
         shard.check_committed()
-        return shard.machine.offsets.fetch(
+        offsets = shard.machine.offsets.fetch(
             group_id,
             partitions,
             member_id=member_id,
             member_epoch=member_epoch,
             require_stable=require_stable,
         )
+        return {topic: self._current(topic, found) for topic, found in offsets.items()}
+
+    def _current(
+        self, name: str, offsets: dict[int, CommittedOffset]
+    ) -> dict[int, CommittedOffset]:
+        """Return the offsets of the topic that has a name now.
+
+        Coordinators delete those of a deleted topic, but they may learn of it too late: a new topic
+        may have the name by then, or the deletion may be lost with the node.
+        """
+        topic = self._topics.find(name)
+        if topic is None:
+            return offsets
+        return {number: one for number, one in offsets.items() if one.is_of(topic.id)}
 
     def unstable_offsets(
         self, group_id: str, partitions: Mapping[str, Collection[int]] | None = None
@@ -290,12 +358,13 @@ class Groups:
             return frozenset()
         return shard.machine.offsets.unstable(group_id, partitions)
 
-    def transaction_ended(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+    def transaction_ended(
+        self, partition: Partition, producer_id: int, is_commit: bool, offset: int
+    ) -> None:
         """Apply a transaction marker that was committed in an offsets partition."""
         shard = self.shards.owned.get(partition.name.partition)
         if shard is not None:
-            now_ms = self._clock.now_ms()
-            shard.perform(shard.machine.ended(producer_id, is_commit=is_commit, now_ms=now_ms))
+            shard.transaction_ended(producer_id, is_commit=is_commit, offset=offset)
 
     def delete_offsets(
         self, group_id: str, partitions: Mapping[str, Collection[int]]
@@ -316,6 +385,10 @@ class Groups:
     def describe(self, group_id: str) -> GroupDescription:
         return self._get(group_id).machine.describe_group(group_id)
 
+    def topics_read(self, group_id: str) -> Collection[str]:
+        """Return the topics that members of a group subscribe to."""
+        return self._get(group_id).machine.topics_read(group_id)
+
     def rebalances(self, group_id: str) -> RebalanceLog:
         return self._get(group_id).machine.rebalances(group_id)
 
@@ -327,9 +400,14 @@ class Groups:
             return 0
 
     def is_known(self, group_id: str) -> bool:
-        """Whether a stream group of that name exists, according to this node's state."""
+        """Whether a stream group of that name exists, according to this node's state.
+
+        Raise while this node should know and does not yet.
+        """
         shard = self.shards.owned.get(self.partition_of(group_id))
         if shard is None:
+            if self.shards.is_opening(group_id):
+                raise CoordinatorNotAvailable("The groups of this node are being loaded; retry.")
             return False
         try:
             shard.machine.describe_group(group_id)

@@ -28,7 +28,8 @@ from goqueue.groups import (
 )
 from goqueue.groups import Partition as GroupPartition
 from goqueue.groups.limits import HEARTBEAT_MS_MIN
-from goqueue.loop.promise import Cancellation
+from goqueue.loop.clock import Clock
+from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -40,6 +41,7 @@ from goqueue.model.tenants import GroupName, Sentence, Text, TopicName
 from goqueue.partition import Partition
 
 MEMBERS_MAX = 10_000  # whose positions are held
+PENDING_WAIT_MS = 100  # for a transaction to end, before the partitions it holds back are left out
 PARTITIONS_PER_POLL_MAX = 1000  # the remaining partitions are read by the next poll
 
 MayRead = Callable[[str], bool]  # raises if a member may see a topic, but not read it
@@ -110,9 +112,17 @@ class StreamPolling:
     """Joins, heartbeats, polls and leaves of members that poll."""
 
     def __init__(
-        self, groups: Groups, topics: Topics, look: Look, read: Read, *, heartbeat_ms: int
+        self,
+        clock: Clock,
+        groups: Groups,
+        topics: Topics,
+        look: Look,
+        read: Read,
+        *,
+        heartbeat_ms: int,
     ) -> None:
         """`heartbeat_ms` is the longest that a poll waits while no rebalance is in progress."""
+        self._clock = clock
         self.positions = MemberPositions(MEMBERS_MAX)
         self._groups = groups
         self._topics = topics
@@ -197,11 +207,15 @@ class StreamPolling:
             readable = {topic for topic in nest(turn) if may_read(topic)}
             turn = [one for one in turn if one[0] in readable]
         resets: list[PositionReset] = []
-        reading = self._read(
-            await self._places(call, positions, turn, resets),
-            records_max=call.records_max,
-            bytes_max=call.bytes_max,
-            wait_ms=0 if watch.is_rung else min(wait_ms, self._wait_ms_max(beat)),
+        places = await self._places(call, positions, turn, resets, wait_ms=wait_ms)
+        left_ms = 0 if watch.is_rung else min(wait_ms, self._wait_ms_max(beat))
+        # Without partitions there is nothing that a read could wait for.
+        reading = (
+            self._read(
+                places, records_max=call.records_max, bytes_max=call.bytes_max, wait_ms=left_ms
+            )
+            if turn
+            else _Idling(self._clock, left_ms)
         )
 
         def give_up() -> None:
@@ -286,13 +300,17 @@ class StreamPolling:
         positions: Positions,
         assigned: Sequence[GroupPartition],
         resets: list[PositionReset],
+        *,
+        wait_ms: int,
     ) -> list[Place]:
         """Where the member continues: after what it received, else at its group's committed
         offset.
+
+        A partition where that offset is pending in a transaction is left to a later poll.
         """
         wanted = [one for one in assigned if one not in positions.next]
-        if wanted:
-            await self._groups.confirm(call.group_id)
+        pending = await self._pending(call.group_id, wanted, wait_ms=wait_ms)
+        assigned = [one for one in assigned if one not in pending]
         committed = self._groups.fetch_offsets(call.group_id, nest(wanted))
         bounds = await self._bounds(assigned)
         places = []
@@ -312,6 +330,23 @@ class StreamPolling:
             places.append(Place(self._topics.get(topic).partition(number), offset))
         return places
 
+    async def _pending(
+        self, group: str, wanted: Sequence[GroupPartition], *, wait_ms: int
+    ) -> Partitions:
+        """The partitions with an offset pending in a transaction, which may end in a moment."""
+        if not wanted:
+            return frozenset()
+        await self._groups.confirm(group)
+        pending = self._groups.unstable_offsets(group, nest(wanted))
+        if pending and wait_ms > 0:
+            waited: Promise[None] = Promise()
+            pause_ms = min(wait_ms, PENDING_WAIT_MS)
+            self._clock.call_later(pause_ms, lambda: waited.resolve(None))
+            await waited
+            await self._groups.confirm(group)
+            pending = self._groups.unstable_offsets(group, nest(wanted))
+        return pending
+
     async def _bounds(self, assigned: Sequence[GroupPartition]) -> dict[GroupPartition, Bounds]:
         """The first and end offsets of the partitions that exist."""
         found: dict[GroupPartition, Bounds] = {}
@@ -322,6 +357,22 @@ class StreamPolling:
                 for bounds in await self._look(topic, there):
                     found[name, bounds.name.partition] = bounds
         return found
+
+
+class _Idling:
+    """The wait of a member that has no partitions: over when a reading of them would be."""
+
+    def __init__(self, clock: Clock, wait_ms: int) -> None:
+        self.promise: Promise[Page] = Promise()
+        self._timer = clock.call_later(wait_ms, self.finish)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def finish(self) -> None:
+        self.cancel()
+        if not self.promise.is_done:
+            self.promise.resolve(Page())
 
 
 def _turn(positions: Positions) -> list[GroupPartition]:

@@ -18,14 +18,11 @@ from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.groups import (
     CommitOffsets,
     CommittedOffset,
-    GroupDescription,
     OffsetErrors,
     OffsetToCommit,
     Partition,
     Partitions,
 )
-from goqueue.groups.classic.embedded_protocol import PROTOCOL_TYPE
-from goqueue.groups.classic.roster import read_topics
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import (
     GoQueueError,
@@ -64,6 +61,11 @@ class PartitionLag(NamedTuple):
     offset: int | None  # where the group continues; None if it has committed nothing
     end_offset: int
     lag: int
+    age_ms: int | None = None  # of the oldest message that is left; None: not known
+
+    def at_level(self, level: int) -> Sequence[object]:
+        """Return the fields that a node of an older release expects; see `portable`."""
+        return tuple(self) if level > 2 else tuple(self)[:-1]
 
 
 class FetchedOffsets(NamedTuple):
@@ -91,10 +93,14 @@ class StreamProgress:
         self._look = look
 
     async def begin(self, group: str, topics: Iterable[str], *, start: Start) -> None:
-        """Commit the start offset of a group, in partitions without a committed offset."""
-        await self._groups.confirm(group)
-        committed = self._groups.fetch_offsets(group)
+        """Commit the start offset of a group, in partitions without a committed offset.
+
+        Raise while an offset is pending in a transaction: the start offset would replace it.
+        """
         found = [self._topics.get(name) for name in dict.fromkeys(topics)]
+        wanted = {topic.name: range(len(topic.partitions)) for topic in found}
+        await self._groups.confirm(group)
+        committed = self._groups.fetch_offsets(group, wanted, require_stable=True)
         offsets = []
         for topic in found:
             known = committed.get(topic.name, {})
@@ -176,10 +182,9 @@ class StreamProgress:
     async def lag(self, group: str) -> list[PartitionLag]:
         """Return the lag of a group in every partition of the topics it reads."""
         await self._groups.confirm(group)
-        described = self._groups.describe(group)
         committed = self._groups.fetch_offsets(group)
         lags = []
-        for name in sorted({*committed, *_topics_read(described)}):
+        for name in sorted({*committed, *self._groups.topics_read(group)}):
             topic = self._topics.find(name)
             if topic is None:
                 continue  # The topic was deleted.
@@ -217,16 +222,6 @@ def _offset_at(partition: Bounds, target: Position) -> int:
             f"Offset {target.value} is not in {partition.name}; choose one from {start} to {end}."
         )
     return offset_at(partition, target)
-
-
-def _topics_read(group: GroupDescription) -> set[str]:
-    """The topics that members subscribe to by name or are assigned partitions of."""
-    topics = {topic for member in group.members for topic, _ in member.assigned}
-    for member in group.members:
-        topics.update(member.subscribed_topics)
-        if member.is_classic and group.protocol_type == PROTOCOL_TYPE:
-            topics |= read_topics(member.metadata) or frozenset()
-    return topics
 
 
 def _lag(partition: Bounds, offset: int | None) -> PartitionLag:

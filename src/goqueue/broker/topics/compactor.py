@@ -46,6 +46,8 @@ class Compactor:
         self._is_stepping = False
         self._is_stopping = False
         self._stopped: Callable[[], None] | None = None
+        # Called with every partition that was compacted.
+        self.compacted: Callable[[Partition], None] = lambda partition: None
         self.passes = 0
         self.bytes_before = 0
         self.bytes_after = 0
@@ -192,6 +194,7 @@ class Compactor:
                 compaction.bytes_before,
             )
         self.passes += 1
+        self.compacted(partition)
         self.bytes_before += compaction.bytes_before
         self.bytes_after += compaction.bytes_after
         self._current = None

@@ -1,4 +1,4 @@
-"""Periodic tasks: retention, expiry of producers, and checks of disk space."""
+"""Periodic tasks: retention, expiry of producers, checks of disk space, and key filters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from functools import partial
 
 from goqueue.broker.durability.flusher import Flusher
+from goqueue.broker.topics.key_filtering import KeyFilterBuilder
 from goqueue.broker.topics.topics import Topics
 from goqueue.config import ProducerSettings, StorageSettings
 from goqueue.loop.clock import Clock, Handle, earlier_ms
@@ -40,6 +41,7 @@ class Upkeep:
         self._storage = storage
         self._producers = producers
         self._timers: dict[str, Handle] = {}
+        self._key_filters = KeyFilterBuilder(clock, topics)
         self.is_full = False
         self._is_reserving = False
 
@@ -47,8 +49,10 @@ class Upkeep:
         self.check_space()
         self._again("space", SPACE_CHECK_MS, self.check_space)
         self._again("retention", self._storage.retention_check_ms, self.apply_retention)
+        self._key_filters.start()
 
     def stop(self) -> None:
+        self._key_filters.stop()
         for timer in self._timers.values():
             timer.cancel()
 

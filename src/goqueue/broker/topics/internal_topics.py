@@ -14,18 +14,20 @@ from typing import Protocol
 from goqueue.broker.topics.topics import Topic, Topics
 from goqueue.cluster.facts import Decision
 from goqueue.cluster.topic_changes import InternalTopic
-from goqueue.config import SecuritySettings, Settings
+from goqueue.config import JourneySettings, SecuritySettings, Settings
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CoordinatorNotAvailable
 from goqueue.model.names import (
     AUDIT_TOPIC,
     DELIVERY_TOPIC,
+    JOURNEYS_TOPIC,
     OFFSETS_TOPIC,
     SCHEDULED_TOPIC,
     SCHEMAS_TOPIC,
     TRANSACTION_TOPIC,
 )
+from goqueue.model.support import LEVEL_MIN
 
 # How long a call waits for its own node to finish the setup. Afterwards Kafka clients retry by
 # themselves; for HTTP clients their node retries.
@@ -82,7 +84,23 @@ def audit_settings(security: SecuritySettings) -> dict[str, str]:
     }
 
 
+def journeys_settings(journeys: JourneySettings) -> dict[str, str]:
+    """The settings of the journal of journeys, which follow those of the node."""
+    is_bounded = journeys.retention_bytes > 0
+    segment_bytes = journeys.retention_bytes // 10 if is_bounded else 64 << 20
+    return {
+        "cleanup_policy": "delete",
+        "compression_type": "producer",
+        "retention_ms": str(journeys.retention_ms),
+        "retention_bytes": str(journeys.retention_bytes),
+        "segment_bytes": str(min(64 << 20, max(1 << 20, segment_bytes))),
+        "max_message_bytes": str(64 << 20),
+    }
+
+
 _VOTERS_FOR_TWO_COPIES = 3
+# Topics that have come with a later feature level; older nodes would show them to clients.
+_LEVELS = {JOURNEYS_TOPIC: 3}
 
 
 def internal_topics(settings: Settings) -> list[InternalTopic]:
@@ -90,18 +108,23 @@ def internal_topics(settings: Settings) -> list[InternalTopic]:
 
     With enough nodes, a record on a single node only is not committed.
     """
-    cluster = settings.cluster
+    cluster, journeys = settings.cluster, settings.journeys
     is_discovered = cluster.discovery is not None
     voters = cluster.discovery_count if is_discovered else len(cluster.peers.split(","))
     extra = {"min_insync_replicas": "2"} if voters >= _VOTERS_FOR_TWO_COPIES else {}
     return [
-        InternalTopic(name, partition_count, {**own, **extra})
+        InternalTopic(name, partition_count, {**own, **extra}, _LEVELS.get(name, LEVEL_MIN))
         for name, partition_count, own in (
             (OFFSETS_TOPIC, settings.groups.offsets_partitions, OFFSETS_SETTINGS),
             (DELIVERY_TOPIC, settings.delivery.partitions, DELIVERY_SETTINGS),
             (SCHEDULED_TOPIC, settings.schedules.partitions, SCHEDULED_SETTINGS),
             (SCHEMAS_TOPIC, 1, SCHEMAS_SETTINGS),
             (TRANSACTION_TOPIC, settings.transactions.state_partitions, TRANSACTION_SETTINGS),
+            *(
+                [(JOURNEYS_TOPIC, journeys.partitions, journeys_settings(journeys))]
+                if journeys.enabled
+                else []
+            ),
             *([(AUDIT_TOPIC, 1, audit_settings(settings.security))] if settings.is_audited else []),
         )
     ]
@@ -130,6 +153,7 @@ class InternalTopics:
         self._leaders = leaders
         self._specs = {spec.name: spec for spec in internal_topics(settings)}
         self._begin: dict[str, Callable[[Topic], None]] = {}
+        self._making: dict[str, Promise[Topic]] = {}
         self._waiting: dict[Promise[None], Callable[[], bool]] = {}
         self._is_look_due = False
         topics.facts.log.on_applied(self._facts_changed)
@@ -150,13 +174,23 @@ class InternalTopics:
         if not self._leaders.is_alone:
             raise CoordinatorNotAvailable("The cluster is still forming; retry.")
         spec = self._specs[name]
-        self._topics.create(
+        self._making[name] = self._topics.create(
             name, partition_count=spec.partition_count, settings=dict(spec.settings)
         )
         topic = self._topics.get(name)
         if name in self._begin:
             self._begin[name](topic)
         return topic
+
+    def made(self, name: str) -> Promise[Topic]:
+        """Return the topic once its creation is durable, creating it if missing."""
+        topic = self.make(name)
+        making = self._making.get(name)
+        if making is not None and not making.is_done:
+            return making
+        made: Promise[Topic] = Promise()
+        made.resolve(topic)
+        return made
 
     async def ready(self, name: str) -> Topic:
         """Return the topic: a single node creates it, in a cluster wait until its metadata

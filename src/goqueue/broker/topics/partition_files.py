@@ -11,18 +11,20 @@ from goqueue.broker.durability.flusher import Flusher
 from goqueue.cluster.facts import TopicFact
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
+from goqueue.model.errors import StorageFailed
 from goqueue.model.names import INTERNAL_TOPICS, TopicPartition
 from goqueue.model.observer import Observer
 from goqueue.partition import (
     Partition,
     PartitionSettings,
     PartitionState,
+    empty_state,
     recover_partition,
     reopen_partition,
 )
 from goqueue.storage.commit_journal import CommitJournal
-from goqueue.storage.disk import Disk
-from goqueue.storage.framed import read_framed, write_framed
+from goqueue.storage.disk import Disk, is_unreadable
+from goqueue.storage.framed import read_framed, read_framed_or_refuse, write_framed
 from goqueue.storage.no_disk import NoDisk
 from goqueue.storage.segment import LOG_SUFFIX
 
@@ -73,7 +75,11 @@ class PartitionFiles:
         # Keys of truncated replicas. If opening one then fails, the next attempt finds no trace of
         # it.
         self._cut: set[bytes] = set()
+        # Keys of removed replicas of which the commit journal may still hold records.
+        self._removed: set[bytes] = set()
         self._is_suspicion_reported = False
+        # Whether there are replicas of an unknown topic, which cannot be opened.
+        self._has_unknown = False
         self._is_closed = False
         self.observer: Observer | None = None  # of topics that are not internal
 
@@ -119,7 +125,7 @@ class PartitionFiles:
     ) -> Partition:
         """Open a partition; `is_sole` means that no other node has a replica of it."""
         name = TopicPartition(fact.name, number)
-        folder = _folder(fact.name, number)
+        folder = partition_folder(fact.name, number)
         key = partition_key(fact.id, number)
         state = self._closed.pop(key.hex(), None)
         if state is not None:
@@ -196,19 +202,19 @@ class PartitionFiles:
         """A partition that only other nodes store: a placeholder, empty here, that refuses
         writes.
         """
-        partition, _ = recover_partition(
+        # Opening it like another takes twice as long, and there may be thousands of them.
+        return reopen_partition(
             TopicPartition(fact.name, number),
             _NOWHERE,
-            _folder(fact.name, number),
+            partition_folder(fact.name, number),
             settings,
+            empty_state(),
             key=partition_key(fact.id, number),
             leader_epoch=fact.leader_epoch,
             waits_for_sync=False,
             mark_dirty=_never_dirty,
-            now_ms=self._clock.wall_ms(),
             is_replica=True,
         )
-        return partition
 
     def redo_all(self) -> None:
         """Replay the commit journal for every replica on this disk.
@@ -216,26 +222,53 @@ class PartitionFiles:
         If it cannot be read, any of the replicas may lack records.
         """
         is_whole = not self._commit_journal.is_suspect
+        unreadable: list[bytes] = []
         for name in self._disk.list("logs"):
             if _is_set_aside(name):
                 continue
-            topic_id = self._claimed(name)
+            try:
+                topic_id = self._claimed(name)
+            except StorageFailed as error:
+                _log.error("the replicas in logs/%s may lack records: %s", name, error)
+                is_whole = False
+                self._has_unknown = True
+                continue
             if topic_id is None:
-                is_whole = is_whole and not self._disk.exists(f"logs/{name}/{_ID_FILE}")
                 continue
             for number in self._disk.list(f"logs/{name}"):
                 if number != _ID_FILE:
-                    key = partition_key(topic_id, int(number))
-                    for report in self._commit_journal.redo(key, f"logs/{name}/{number}"):
-                        _log.warning("%s", report)
-                        is_whole = False
+                    is_whole = self._redo(name, number, topic_id, unreadable) and is_whole
         if not is_whole:
             self._note_suspect()
         self._are_all_suspect = self._disk.exists(_SUSPECT_FILE)
-        self.finish_redo()
+        for key in unreadable:
+            self._note_cut(key)
+        self._commit_journal.clear()
+
+    def _redo(self, name: str, number: str, topic_id: bytes, unreadable: list[bytes]) -> bool:
+        """Replay the commit journal for a replica; return whether nothing is known to be missing.
+
+        A replica that the disk cannot read is added to the unreadable ones, and costs no other.
+        """
+        key = partition_key(topic_id, int(number))
+        try:
+            reports = self._commit_journal.redo(key, f"logs/{name}/{number}")
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            _log.error("the replica %s/%s may lack records: %s", name, number, error)
+            unreadable.append(key)
+            return True  # of all others
+        for report in reports:
+            _log.warning("%s", report)
+        return not reports
+
+    def check_journal(self) -> None:
+        """Raise if the commit journal cannot be read, because no other node has what it holds."""
+        self._commit_journal.check_readable()
 
     def finish_redo(self) -> None:
-        """Finish the replay: every replica has what the commit journal held of it."""
+        """Finish the replay: every partition has what the commit journal held of it."""
         self._commit_journal.clear()
 
     # Suspect replicas
@@ -256,27 +289,36 @@ class PartitionFiles:
             )
 
     def clear_suspects(self) -> None:
-        """Remove the note: the cluster has recorded which replicas are suspect."""
+        """Remove the note: the cluster has recorded which replicas are suspect.
+
+        Those that could not be opened were not reported; the next start suspects all again.
+        """
         self._is_suspicion_reported = True
-        if self._disk.exists(_SUSPECT_FILE):
+        if self._disk.exists(_SUSPECT_FILE) and not self._has_unknown:
             self._disk.remove(_SUSPECT_FILE)
             self._disk.sync_folder("meta")
 
     # Folders
 
     def claim(self, fact: TopicFact) -> None:
-        """Assign a folder to this topic; remove what an earlier topic of that name left."""
+        """Assign a folder to this topic; remove what an earlier topic of that name left.
+
+        Raise if it cannot be read to whom the folder belongs.
+        """
         claimed = self._claimed(fact.name)
         if claimed == fact.id:
             return
         if claimed is not None:
             self.discard(fact.name, claimed)
-        path = f"logs/{fact.name}/{_ID_FILE}"
-        write_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=fact.id)
+        write_topic_id(self._disk, fact.name, fact.id)
 
     def is_taken_over(self, fact: TopicFact) -> bool:
-        """Whether the folder of that name already belongs to another topic."""
-        return self._claimed(fact.name) not in (None, fact.id)
+        """Return whether the folder of that name may already belong to another topic."""
+        try:
+            return self._claimed(fact.name) not in (None, fact.id)
+        except StorageFailed as error:
+            _log.error("the folder of %s, which was deleted, is kept: %s", fact.name, error)
+            return True
 
     def discard(self, name: str, topic_id: bytes) -> None:
         """Rename a folder durably, then delete it from the disk."""
@@ -289,14 +331,37 @@ class PartitionFiles:
         self._remove_later(deleted_folder)
 
     def discard_partition(self, partition: Partition) -> None:
-        """Remove a replica that other nodes now store."""
-        folder = _folder(partition.name.topic, partition.name.partition)
+        """Remove a replica that other nodes now store, also from the commit journal.
+
+        If it comes back before that is done, and then this node crashes, the journal would be
+        replayed over the new replica.
+        """
+        folder = partition_folder(partition.name.topic, partition.name.partition)
         if not self._disk.exists(folder):
             return
+        self._removed.add(partition.key)
+        self._flusher.clear_journal(partial(self._journal_cleared, partition))
         deleted_folder = f"{_DELETED_PREFIX}{self._new_id().hex()}"
         self._disk.rename(folder, f"logs/{deleted_folder}")
         self._disk.sync_folder("logs")
         self._remove_later(deleted_folder)
+
+    def is_removed(self, fact: TopicFact, number: int) -> bool:
+        """Return whether the commit journal may still hold records of a removed replica.
+
+        Until it is cleared, soon or at the next start, there can be no new replica.
+        """
+        return partition_key(fact.id, number) in self._removed
+
+    def _journal_cleared(self, partition: Partition, is_clear: bool) -> None:
+        if is_clear:
+            self._removed.discard(partition.key)
+        else:
+            _log.error(
+                "%s was removed, and cannot be stored here again before this node is restarted: "
+                "the commit journal has failed and still holds its records",
+                partition.name,
+            )
 
     def remove_strays(self, known: Container[str], deleted: Container[str]) -> None:
         """Finish deletions that a crash interrupted, and set aside folders that no one deleted."""
@@ -315,8 +380,15 @@ class PartitionFiles:
 
     def _claimed(self, name: str) -> bytes | None:
         """The id of the topic that a folder belongs to, if recorded."""
-        path = f"logs/{name}/{_ID_FILE}"
-        return read_framed(self._disk, path, magic=_ID_MAGIC, version=_VERSION, body=bytes)
+        return read_framed_or_refuse(
+            self._disk,
+            f"logs/{name}/{_ID_FILE}",
+            magic=_ID_MAGIC,
+            version=_VERSION,
+            body=bytes,
+            remedy=f"The topic of these replicas is in it: restore the file, or move logs/{name} "
+            "away, and this node fetches them from others.",
+        )
 
     def _has_records(self, topic: str) -> bool:
         return any(
@@ -339,8 +411,14 @@ def partition_key(topic_id: bytes, number: int) -> bytes:
     return topic_id + number.to_bytes(4, "big")
 
 
-def _folder(topic: str, number: int) -> str:
+def partition_folder(topic: str, number: int) -> str:
     return f"logs/{topic}/{number}"
+
+
+def write_topic_id(disk: Disk, topic: str, topic_id: bytes) -> None:
+    """Assign the folder of a name to a topic."""
+    path = f"logs/{topic}/{_ID_FILE}"
+    write_framed(disk, path, magic=_ID_MAGIC, version=_VERSION, body=topic_id)
 
 
 def _is_set_aside(name: str) -> bool:

@@ -10,7 +10,7 @@ from goqueue.config import CompactionSettings, StorageSettings, TopicSettings
 from goqueue.delivery.settings import DEFAULT_WEIGHTS, LANE_NAMES, LaneSettings
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidTopicSetting
-from goqueue.partition import PartitionSettings
+from goqueue.partition import KeyFiltering, PartitionSettings
 from goqueue.storage.log import LogSettings
 
 Kind = Literal["int", "long", "double", "boolean", "string", "list"]
@@ -82,6 +82,19 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
             "boolean",
             "Look for headers such as goqueue-delay-ms in what producers send, and obey them.",
             choices=_BOOLEANS,
+        ),
+        TopicSetting(
+            "goqueue_journeys_enable",
+            "boolean",
+            "Record what happens to the messages of the topic in __journeys.",
+            choices=_BOOLEANS,
+        ),
+        TopicSetting(
+            "goqueue_key_filters",
+            "string",
+            "Build filters of keys and trace ids, which make searches fast: never, by the first "
+            "search, or always, in the background.",
+            choices=tuple(KeyFiltering),
         ),
         TopicSetting(
             "index_interval_bytes", "int", "How far index entries are apart.", 1, _INT_MAX
@@ -170,6 +183,12 @@ ACCEPTED_SETTINGS: Mapping[str, TopicSetting] = {
     one.name: one
     for one in (
         TopicSetting(
+            "errors_deadletterqueue_group_enable",
+            "boolean",
+            "Kept for clients that set it; every topic may have dead letters.",
+            choices=("true",),
+        ),
+        TopicSetting(
             "file_delete_delay_ms",
             "long",
             "Kept for clients that set it; files are deleted at once, readers keep them open.",
@@ -230,6 +249,8 @@ class TopicDefaults:
             "compression_type": topics.compression,
             "delete_retention_ms": str(compaction.tombstone_retention_ms),
             "goqueue_attributes_enable": "true",
+            "goqueue_journeys_enable": "true",
+            "goqueue_key_filters": KeyFiltering.SEARCH,
             "index_interval_bytes": str(storage.index_interval_bytes),
             "lane_mode": "weighted",
             "lane_starvation_ms": "30000",
@@ -254,6 +275,7 @@ class TopicDefaults:
             "segment_bytes": str(storage.segment_bytes),
             "segment_ms": str(storage.segment_ms),
             "unclean_leader_election_enable": "false",
+            "errors_deadletterqueue_group_enable": "true",
             "file_delete_delay_ms": "60000",
             "flush_messages": str(_LONG_MAX),
             "flush_ms": str(_LONG_MAX),
@@ -303,6 +325,7 @@ class TopicDefaults:
             timestamp_after_ms_max=int(values["message_timestamp_after_max_ms"]),
             has_attributes=values["goqueue_attributes_enable"] == "true",
             has_schemas=values["schema_validation"] != "none",
+            key_filters=KeyFiltering(values["goqueue_key_filters"]),
         )
 
 

@@ -169,6 +169,8 @@ class Topics:
 
     def open(self) -> None:
         """Load the topics in the metadata, and open the partitions stored here."""
+        if self._keeps_all:
+            self._files.check_journal()
         self._files.begin()
         self._redefault()
         if not self._keeps_all:
@@ -232,6 +234,10 @@ class Topics:
     def clear_suspects(self) -> None:
         """Clear the note of suspect replicas, which the cluster has recorded."""
         self._files.clear_suspects()
+
+    def may_keep(self, topic: Topic, number: int) -> bool:
+        """Return whether `keep` may be called: no trace is left of a replica removed before."""
+        return not self._files.is_removed(topic.fact, number)
 
     def keep(self, topic: Topic, number: int, *, is_sole: bool = False) -> Partition:
         """Store a replica of a partition on this node, as a follower until it becomes leader.
@@ -366,7 +372,9 @@ class Topics:
     def _check_room(self, *, topics: int, partitions: int) -> None:
         """Refuse more topics or partitions than the settings allow."""
         limits = self.defaults.limits
-        count = len(self._topics) + len(self._being_made) + topics
+        # A cluster has all internal topics from its beginning, a single node those that it uses.
+        internal = sum(name in self._topics for name in INTERNAL_TOPICS)
+        count = len(self._topics) - internal + len(self._being_made) + topics
         if topics and 0 <= limits.topics_max < count:
             raise LimitReached(
                 f"There are {limits.topics_max} topics, as many as the setting topics.topics_max "
@@ -482,6 +490,7 @@ class Topics:
         self._partition_count -= 0 if topic.is_internal else len(topic.partitions)
         for partition in topic.partitions:
             self._kept.discard(partition)
+            partition.retention.report_deleted()
             partition.retire(UnknownTopic(name))
         # The name may be reused at once, so the folder must be renamed. It may have been reused
         # already, if this was committed in an earlier run of the node and is only replayed.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from goqueue.broker.transactions.transactions import Transactions
 from goqueue.loop.promise import Promise, start
 from goqueue.model.names import ProducerIdentity
-from goqueue.model.queries import check_query_id, query_name
-from goqueue.transactions import CommitEpoch, EpochOutcome, QueryView
+from goqueue.model.queries import check_query_id, query_name, read_attempt
+from goqueue.transactions import CommitEpoch, EpochOutcome, QueryView, TransactionState
+
+OPEN_STATES = frozenset({TransactionState.ONGOING, TransactionState.PREPARED})
 
 
 class Epochs:
@@ -54,6 +57,15 @@ class Epochs:
         return self._transactions.call(
             query_name(query_id), lambda one, **at: one.commit_epoch(call, **at)
         )
+
+    def all(self) -> list[tuple[QueryView, int]]:
+        """Return the queries of this node, each with the number of its open transactions."""
+        writers: Counter[str] = Counter()
+        for view in self._transactions.all(states=OPEN_STATES):
+            attempt = read_attempt(view.transactional_id)
+            if attempt is not None:
+                writers[attempt.query_id] += 1
+        return [(one, writers[one.query_id]) for one in self._transactions.queries()]
 
     def describe(self, query_id: str) -> QueryView:
         """Raise UnknownTransaction when there is no such query."""

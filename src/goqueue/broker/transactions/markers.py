@@ -28,7 +28,7 @@ TAKEN_MAX = 100_000  # markers remembered; the oldest is forgotten first
 
 _log = logging.getLogger(__name__)
 
-OnEnd = Callable[[Partition, int, bool], None]
+OnEnd = Callable[[Partition, int, bool, int], None]
 Marked = Callable[[GoQueueError | None], None]
 
 
@@ -171,7 +171,8 @@ class Markers:
         def committed(error: GoQueueError | None) -> None:
             if error is None and not taken.is_told:
                 taken.is_told = True
-                self._tell(partition, marker.producer_id, marker.is_commit)
+                last_offset = taken.appended.last_offset
+                self._tell(partition, marker.producer_id, marker.is_commit, last_offset)
             promise.settle(None if error else taken.appended, error)
 
         partition.when_committed(taken.appended.last_offset, committed)
@@ -183,7 +184,7 @@ class Markers:
 
         def committed(error: GoQueueError | None) -> None:
             if error is None:
-                self._tell(partition, identity.producer_id, is_commit)
+                self._tell(partition, identity.producer_id, is_commit, appended.last_offset)
             marked(error)
 
         try:
@@ -199,10 +200,10 @@ class Markers:
             return
         partition.when_committed(appended.last_offset, committed)
 
-    def _tell(self, partition: Partition, producer_id: int, is_commit: bool) -> None:
+    def _tell(self, partition: Partition, producer_id: int, is_commit: bool, offset: int) -> None:
         owner = self.on_end.get(partition.name.topic)
         if owner is not None:
-            owner(partition, producer_id, is_commit)
+            owner(partition, producer_id, is_commit, offset)
 
     def _find(self, name: TopicPartition) -> Topic | None:
         topic = self._topics.find(name.topic)

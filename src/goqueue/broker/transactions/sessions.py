@@ -35,6 +35,7 @@ from goqueue.model.errors import (
     StorageFailed,
 )
 from goqueue.model.names import ProducerIdentity, TopicPartition
+from goqueue.model.session import ANONYMOUS
 from goqueue.model.tenants import is_bare_prefix, plain_name
 from goqueue.transactions import TransactionState, TransactionView
 
@@ -102,19 +103,26 @@ class Transacting:
 
     # Beginning and ending
 
-    def begin(self, transactional_id: str | None, *, timeout_ms: int) -> Promise[Transaction]:
-        """Begin; fence an earlier producer of the same name and abort its transaction."""
+    def begin(
+        self, transactional_id: str | None, *, timeout_ms: int, principal: str = ANONYMOUS
+    ) -> Promise[Transaction]:
+        """Begin; fence an earlier producer of the same name and abort its transaction.
+
+        Without a name, one is made that belongs to the principal.
+        """
         if transactional_id is not None:
             _check_name(transactional_id)
         promise: Promise[Transaction] = Promise()
-        start(self._begin(transactional_id, timeout_ms), promise.settle)
+        start(self._begin(transactional_id, timeout_ms, principal), promise.settle)
         return promise
 
-    async def _begin(self, transactional_id: str | None, timeout_ms: int) -> Transaction:
+    async def _begin(
+        self, transactional_id: str | None, timeout_ms: int, principal: str
+    ) -> Transaction:
         await self._transactions.ensure_topic()
         name = transactional_id or ""
         if transactional_id is None or is_bare_prefix(transactional_id):
-            name = self._names.next(name)
+            name = self._names.next(name, principal)
         for _ in range(BEGIN_TRIES_MAX):
             try:
                 identity = await self._transactions.initialise(name, timeout_ms=timeout_ms)

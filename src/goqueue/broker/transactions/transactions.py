@@ -37,6 +37,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import OFFSETS_TOPIC, TRANSACTION_TOPIC, ProducerIdentity, TopicPartition
 from goqueue.model.queries import query_of_name, routing_name
+from goqueue.model.tenants import tenant_of
 from goqueue.partition import Partition
 from goqueue.transactions import (
     EPOCH_LAST,
@@ -45,8 +46,11 @@ from goqueue.transactions import (
     End,
     Initialise,
     Prepare,
+    QueryView,
+    Standing,
     TransactionState,
     TransactionView,
+    Why,
     is_match,
     unknown,
     unknown_query,
@@ -102,6 +106,10 @@ class Transactions:
             shards=self.shards,
             end=self._strays.end_if_orphan,
         )
+        # Raises if the tenant of a new transactional id, besides those here, may have no more.
+        self.check_quota: Callable[[str, int], None] = lambda name, here: None
+        # Called with every transaction that ends at a coordinator here.
+        self.ended: Callable[[Standing, Why], None] | None = None
         self.on_end[OFFSETS_TOPIC] = groups.transaction_ended
 
     @property
@@ -125,7 +133,10 @@ class Transactions:
             self._orphans.watch()
 
     def _start(self, partition: Partition) -> TransactionShard:
-        shard = TransactionShard(self._clock, partition, Coordinator(self._settings), self._markers)
+        coordinator = Coordinator(self._settings)
+        if self.ended is not None:
+            coordinator.ended = self.ended
+        shard = TransactionShard(self._clock, partition, coordinator, self._markers)
         shard.replay()
         shard.start_when_committed()
         return shard
@@ -266,6 +277,7 @@ class Transactions:
             partition = self._topics.get(name.topic).partition(name.partition)
             if partition.is_following:
                 raise NotCoordinator("Another node coordinates this group; find it again.")
+            await self._groups.know(one.topic for one in call.offsets)
             # From here to the write nothing may yield, or a marker might be written in between.
             await self.participation.ensure(
                 transactional_id,
@@ -409,6 +421,10 @@ class Transactions:
             if is_match(pattern, view.transactional_id)
         ]
 
+    def queries(self) -> list[QueryView]:
+        """Return the queries of which this node coordinates the transactions."""
+        return [view for shard in self.shards for view in shard.machine.queries()]
+
     # Markers from other coordinators
 
     def write_markers(
@@ -462,17 +478,21 @@ class Transactions:
         return _promised(run())
 
     def check_room(self, transactional_id: str) -> None:
-        """Refuse a new transactional id beyond the limit of this node."""
-        count = sum(len(shard.machine) for shard in self.shards)
-        if (
-            count < self._settings.ids_max
-            or transactional_id in self._get(transactional_id).machine
-        ):
-            return
-        raise CoordinatorNotAvailable(
-            f"This node has {count} transactional ids, its limit (setting "
-            "transactions.ids_max); use one of those, or retry when some have expired."
-        )
+        """Refuse a new transactional id beyond the limit of this node or of its tenant."""
+        shard = self.shards.find(routing_name(transactional_id))
+        if shard is None or not shard.machine.is_loaded or transactional_id in shard.machine:
+            return  # The call itself finds the coordinator, if there is one.
+        count = sum(len(one.machine) for one in self.shards)
+        if count >= self._settings.ids_max:
+            raise CoordinatorNotAvailable(
+                f"This node has {count} transactional ids, its limit (setting "
+                "transactions.ids_max); use one of those, or retry when some have expired."
+            )
+        self.check_quota(transactional_id, self.count_of(tenant_of(transactional_id)))
+
+    def count_of(self, tenant: str) -> int:
+        """Return how many transactional ids of a tenant this node coordinates."""
+        return sum(one.machine.count_of(tenant) for one in self.shards)
 
 
 def _unnamed() -> InvalidRequest:

@@ -13,7 +13,7 @@ import typer
 from goqueue.cli.connecting import connect_http
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
-from goqueue.cli.output import OutputForm, Row, print_rows
+from goqueue.cli.output import OutputForm, Row, plain, print_rows
 from goqueue.client.http import Client
 
 WAIT_S = 20  # of one request that follows the log
@@ -99,11 +99,6 @@ def _read_past_ms(text: str) -> int:
     if text[-1:].isalpha() and text[:1].isdigit() and text[-1:] != "Z":
         return now_ms() - read_duration_ms(text)
     return read_time_ms(text)
-
-
-def plain(text: str) -> str:
-    """A text that a client has chosen, without what a terminal would obey."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def row_of(event: dict[str, Any]) -> Row:

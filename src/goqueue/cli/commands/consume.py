@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,10 +14,12 @@ import typer
 
 from goqueue.cli.connecting import connect, connect_http
 from goqueue.cli.context import current_call
-from goqueue.cli.formats import Format, Render, rendering
+from goqueue.cli.extras import need_schemas
+from goqueue.cli.formats import Format, Render, as_decoded_json, rendering
 from goqueue.cli.lookups import partitions_of, refuse_members, require_kind
 from goqueue.cli.moments import POSITION_METAVAR, now_ms, read_position
 from goqueue.cli.output import OutputForm
+from goqueue.cli.payload_options import OnMismatch, Part
 from goqueue.client import (
     LogClient,
     Position,
@@ -102,11 +105,22 @@ def consume(
     committed: Annotated[
         bool, typer.Option("--committed", help="Skip messages of open and aborted transactions.")
     ] = False,
+    decode: Annotated[
+        Part | None,
+        typer.Option(
+            help="Show as JSON what was written with schemas of the registry (Avro, JSON Schema, "
+            "Protobuf): keys, values or both."
+        ),
+    ] = None,
+    on_mismatch: Annotated[
+        OnMismatch,
+        typer.Option(help="What to do with a message that cannot be decoded; raw shows its bytes."),
+    ] = OnMismatch.STOP,
 ) -> None:
     """Print messages, oldest first within each partition."""
     is_json = current_call(ctx).output is OutputForm.JSON
     chosen = format_ or (Format.JSON if is_json else Format.TEXT)
-    render = rendering(chosen, template)
+    is_json_line = chosen is Format.JSON and template is None
     start = _start(from_, is_followed=follow)
     end = None if follow else read_position(until, now_ms=now_ms())
     if end is not None and end.kind is PositionKind.EARLIEST:
@@ -116,11 +130,38 @@ def consume(
         with connect_http(ctx) as api:
             instead = f"use `goqueue queue receive {topic} --group {group}`"
             require_kind(api, group, "stream", instead=instead)
-    with connect(ctx) as client:
+    with ExitStack() as stack:
+        render = _render(stack, ctx, rendering(chosen, template), decode, on_mismatch, is_json_line)
+        client = stack.enter_context(connect(ctx))
         partitions = partitions_of(client, topic, only=partition)
         positions = _positions(client, partitions, start, group, is_from_given=from_ is not None)
         reader = start_reading(client.cluster, partitions, positions, until=end, settings=settings)
         _print_all(reader, render, count, Progress(client, group))
+
+
+def _render(
+    stack: ExitStack,
+    ctx: typer.Context,
+    render: Render,
+    part: Part | None,
+    on_mismatch: OnMismatch,
+    is_json: bool,
+) -> Render:
+    """What prints a record, decoded first if that is wanted."""
+    if part is None:
+        return render
+    need_schemas()
+    from goqueue.cli.decoding import Decoding
+
+    decoding = Decoding(stack.enter_context(connect_http(ctx)), part, on_mismatch)
+
+    def render_decoded(record: ReadRecord) -> bytes:
+        decoded = decoding.decode(record)
+        if decoded is None:
+            return b""
+        return as_decoded_json(decoded) if is_json else render(decoded.record)
+
+    return render_decoded
 
 
 def _start(text: str | None, *, is_followed: bool) -> Position:

@@ -11,10 +11,12 @@ import typer
 from goqueue.cli.commands.queue.groups import delete_queue_group, show_queue_group
 from goqueue.cli.connecting import announce, confirm, connect, connect_http
 from goqueue.cli.context import current_call
+from goqueue.cli.group_rows import member_rows, print_members
 from goqueue.cli.lookups import find_group, partitions_of, refuse_members, require_kind
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms
 from goqueue.cli.output import OutputForm, print_item, print_rows
 from goqueue.client import LogClient, PartitionLag, Position
+from goqueue.client.groups import EMPTY, SHARE, GroupSummary
 from goqueue.client.http import GroupPartitionLag, QueueGroup
 from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
@@ -31,21 +33,13 @@ Name = Annotated[str, typer.Argument(help="Id of the group.")]
 def list_groups(ctx: typer.Context) -> None:
     """List the groups: stream groups commit offsets, queue groups acknowledge messages."""
     with connect(ctx) as client:
-        streams = client.groups.list_all()
+        listed = client.groups.list_all()
     with connect_http(ctx) as api:
-        queues = api.groups.list_all(kind="queue")
-    rows: list[dict[str, object]] = [
-        {
-            "group": each.name,
-            "kind": "stream",
-            "protocol": each.kind or None,
-            "state": each.state,
-        }
-        for each in streams
-    ]
-    rows += [
-        {"group": one.name, "kind": "queue", "protocol": None, "state": None} for one in queues
-    ]
+        queues = {one.name for one in api.groups.list_all(kind="queue")}
+    # The Kafka protocol lists queue groups too, as share groups.
+    members = {each.name: each for each in listed if each.kind == SHARE}
+    rows = [_stream_row(each) for each in listed if each.name not in queues and each.kind != SHARE]
+    rows += [_queue_row(name, members.get(name)) for name in queues]
     call = current_call(ctx)
     if not rows and call.output is OutputForm.TABLE:
         print("There are no groups yet; one is created when a consumer joins, commits or receives.")
@@ -59,20 +53,11 @@ def describe(ctx: typer.Context, group: Name) -> None:
     with connect_http(ctx) as api:
         queue = find_group(api, group)
         if isinstance(queue, QueueGroup):
-            show_queue_group(api, queue, form)
+            show_queue_group(ctx, api, queue)
             return
     with connect(ctx) as client:
         found = client.groups.describe(group)
-    rows: list[dict[str, object]] = [
-        {
-            "member": each.id,
-            "instance": each.instance_id,
-            "client": each.client_id,
-            "host": each.host,
-            "partitions": [str(partition) for partition in sorted(each.partitions)],
-        }
-        for each in found.members
-    ]
+    rows = member_rows(found)
     if form is not OutputForm.TABLE:
         tree = {
             "group": found.name,
@@ -87,7 +72,7 @@ def describe(ctx: typer.Context, group: Name) -> None:
     print(f"{found.name}: {found.state.lower()}, {found.kind}{assignor}, {len(rows)} {noun}")
     if rows:
         print()
-        print_rows([{**row, "partitions": _joined(row["partitions"])} for row in rows], form)
+        print_members(rows)
 
 
 @app.command()
@@ -275,6 +260,29 @@ def _ago(text: str) -> Position:
     return Position.ago(read_duration_ms(text), now_ms=now_ms())
 
 
+def _stream_row(each: GroupSummary) -> dict[str, object]:
+    return {
+        "group": each.name,
+        "kind": "stream",
+        "protocol": each.kind or None,
+        "state": each.state,
+    }
+
+
+def _queue_row(name: str, found: GroupSummary | None) -> dict[str, object]:
+    """Show the protocol and the state only of a queue group with share consumers.
+
+    Other consumers are not members: to Kafka the group is empty, although messages are received.
+    """
+    has_members = found is not None and found.state != EMPTY
+    return {
+        "group": name,
+        "kind": "queue",
+        "protocol": SHARE if has_members else None,
+        "state": found.state if found is not None and has_members else None,
+    }
+
+
 def _lag_row(each: PartitionLag) -> dict[str, object]:
     return {
         "topic": each.partition.topic,
@@ -307,8 +315,3 @@ def _move_row(partition: TopicPartition, before: int | None, after: int) -> dict
         "after": after,
         "change": None if before is None else f"{after - before:+d}",
     }
-
-
-def _joined(names: object) -> str:
-    assert isinstance(names, list)
-    return ", ".join(names) or "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,19 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from goqueue.cli.connecting import connect
+from goqueue.cli.connecting import connect, connect_http
 from goqueue.cli.context import current_call
 from goqueue.cli.moments import now_ms, read_duration_ms, read_time_ms, show_time
 from goqueue.cli.output import OutputForm, print_item, print_rows, progress
-from goqueue.client import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Producer, ProducerSettings
+from goqueue.cli.payload_options import Part, WrittenPart, written_part
+from goqueue.client import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    Delivery,
+    Producer,
+    ProducerSettings,
+)
 from goqueue.model.attributes import (
     DELAY_HEADER,
     DELIVER_AT_HEADER,
@@ -59,8 +67,8 @@ class Template:
     timestamp_ms: int | None
     due_ms: int | None = None  # delivery time of the messages, if not at once
 
-    def send(self, producer: Producer, value: bytes | None, key: bytes | None = None) -> None:
-        producer.send(
+    def send(self, producer: Producer, value: bytes | None, key: bytes | None = None) -> Delivery:
+        return producer.send(
             self.topic,
             value,
             key=self.key if key is None else key,
@@ -68,6 +76,40 @@ class Template:
             timestamp_ms=self.timestamp_ms,
             partition=self.partition,
         )
+
+
+Encode = Callable[[bytes], bytes]
+
+
+def as_given(data: bytes) -> bytes:
+    """The encoding of keys and values without a schema."""
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What makes the bytes of keys and values from what the user gave."""
+
+    key: Encode = as_given
+    value: Encode = as_given
+
+
+SchemaOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCHEMA",
+        help="JSON is written with this schema of the registry: latest, the number of a version, "
+        "id:NUMBER, or a schema to register: FILE.avsc, FILE.json, FILE.proto, the text of an Avro "
+        "schema.",
+    ),
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Subject of that schema; default TOPIC-key or TOPIC-value."),
+]
+MessageOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Message of a Protobuf schema; default the first.")
+]
 
 
 @app.command()
@@ -144,15 +186,28 @@ def produce(
             metavar="1h", help="Time to live: queue groups do not receive the messages after this."
         ),
     ] = None,
+    key_schema: SchemaOption = None,
+    value_schema: SchemaOption = None,
+    key_subject: SubjectOption = None,
+    value_subject: SubjectOption = None,
+    key_message: MessageOption = "",
+    value_message: MessageOption = "",
 ) -> None:
     """Write messages given by -m, or the lines of a file or of standard input."""
     settings = read_producer_settings(acks=acks, compression=compression)
     attributes = read_attributes(delay=delay, at=at, priority=priority, ttl=ttl)
     if at is not None and read_time_ms(at) <= now_ms():
         typer.echo(f"{at} has passed, so the messages are delivered at once.", err=True)
+    written = (
+        written_part(Part.KEY, key_schema, key_subject, key_message),
+        written_part(Part.VALUE, value_schema, value_subject, value_message),
+    )
+    if value_schema is not None and count is not None and not message:
+        raise InvalidRequest("Random values fit no schema; give the value to repeat with -m.")
+    encoding = _find_schemas(ctx, topic, *written)
     template = Template(
         topic=topic,
-        key=None if key is None else key.encode(),
+        key=None if key is None else encoding.key(key.encode()),
         partition=partition,
         headers=read_headers(header or []) + attributes,
         timestamp_ms=None if timestamp is None else read_time_ms(timestamp),
@@ -163,12 +218,27 @@ def produce(
         if tombstone:
             _send_each(producer, template, [None], form)
         elif message and count is None:
-            _send_each(producer, template, [text.encode() for text in message], form)
+            values = [encoding.value(text.encode()) for text in message]
+            _send_each(producer, template, values, form)
         elif count is not None:
-            values = _repeated(message[0].encode()) if message else random_values(size)
-            _send_load(producer, template, values, count, form)
+            repeated = encoding.value(message[0].encode()) if message else None
+            load = random_values(size) if repeated is None else _repeated(repeated)
+            _send_load(producer, template, load, count, form)
         else:
-            _send_lines(producer, template, file, key_separator, form)
+            _send_lines(producer, template, Lines(file, key_separator, encoding), form)
+
+
+def _find_schemas(
+    ctx: typer.Context, topic: str, key: WrittenPart | None, value: WrittenPart | None
+) -> Encoding:
+    """Look the schemas up, or register them, before anything is sent."""
+    if key is None and value is None:
+        return Encoding()
+    with connect_http(ctx) as client:
+        return Encoding(
+            as_given if key is None else key.writer(client, topic),
+            as_given if value is None else value.writer(client, topic),
+        )
 
 
 def read_producer_settings(*, acks: str, compression: str) -> ProducerSettings:
@@ -229,6 +299,20 @@ def split_line(line: bytes, separator: bytes | None) -> tuple[bytes | None, byte
     return key, value
 
 
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where lines come from, and what keys and values they become."""
+
+    file: Path | None
+    separator: str | None
+    encoding: Encoding
+
+    def split(self, line: bytes) -> tuple[bytes | None, bytes]:
+        separator = None if self.separator is None else self.separator.encode()
+        key, value = split_line(line, separator)
+        return None if key is None else self.encoding.key(key), self.encoding.value(value)
+
+
 def read_lines(source: BinaryIO, *, pause: Callable[[], object]) -> Iterator[bytes]:
     """Yield lines without line ends; call `pause` before blocking for more input."""
     rest = b""
@@ -259,19 +343,9 @@ def _repeated(value: bytes) -> Iterator[bytes]:
 
 
 def _send_each(
-    producer: Producer, template: Template, values: list[bytes | None], form: OutputForm
+    producer: Producer, template: Template, values: Sequence[bytes | None], form: OutputForm
 ) -> None:
-    deliveries = [
-        producer.send(
-            template.topic,
-            value,
-            key=template.key,
-            headers=template.headers,
-            timestamp_ms=template.timestamp_ms,
-            partition=template.partition,
-        )
-        for value in values
-    ]
+    deliveries = [template.send(producer, value) for value in values]
     found = [delivery.result() for delivery in deliveries]
     if form is not OutputForm.TABLE:
         print_rows([stored._asdict() for stored in found], form)
@@ -302,21 +376,19 @@ def _send_load(
     _summarise(template, count, byte_count, time.monotonic() - started, form)
 
 
-def _send_lines(
-    producer: Producer,
-    template: Template,
-    file: Path | None,
-    separator: str | None,
-    form: OutputForm,
-) -> None:
+def _send_lines(producer: Producer, template: Template, lines: Lines, form: OutputForm) -> None:
     started = time.monotonic()
     count = byte_count = 0
-    key_end = None if separator is None else separator.encode()
     with ExitStack() as stack:
-        source, total = _open_source(stack, file)
-        tick = stack.enter_context(progress(total)) if file else lambda _: None
+        source, total = _open_source(stack, lines.file)
+        tick = stack.enter_context(progress(total)) if lines.file else lambda _: None
         for line in read_lines(source, pause=producer.push):
-            key, value = split_line(line, key_end)
+            try:
+                key, value = lines.split(line)
+            except InvalidRequest as error:
+                producer.flush()
+                before = f" The {count} before it were sent." if count else ""
+                raise InvalidRequest(f"Line {count + 1}: {error}{before}") from error
             template.send(producer, value, key)
             count += 1
             byte_count += len(line) + 1

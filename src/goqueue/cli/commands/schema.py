@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
 from goqueue.cli.output import OutputForm, print_item, print_rows
+from goqueue.cli.payload_options import KINDS_BY_SUFFIX, read_schema
 from goqueue.client.http import SchemaConfig, SchemaReference, SchemaVersion
 from goqueue.client.http.requests.schemas import Kind, Level
 from goqueue.model.errors import InvalidRequest, SchemaRefusal, SchemaRefused
@@ -48,12 +48,6 @@ _LEVELS: dict[LevelName, Level] = {
     LevelName.FORWARD_TRANSITIVE: "FORWARD_TRANSITIVE",
     LevelName.FULL: "FULL",
     LevelName.FULL_TRANSITIVE: "FULL_TRANSITIVE",
-}
-_SUFFIXES = {
-    ".avsc": KindName.AVRO,
-    ".avro": KindName.AVRO,
-    ".json": KindName.JSON,
-    ".proto": KindName.PROTOBUF,
 }
 
 Subject = Annotated[str, typer.Argument(help="Name of the subject, such as orders-value.")]
@@ -95,7 +89,7 @@ def register(
     with connect_http(ctx) as client:
         made = client.schemas.register(
             subject,
-            _read(file),
+            read_schema(file),
             kind=_kind(kind, file),
             references=_references(reference),
             normalize=normalize,
@@ -168,7 +162,7 @@ def check(
     with connect_http(ctx) as client:
         messages = client.schemas.check(
             subject,
-            _read(file),
+            read_schema(file),
             kind=_kind(kind, file),
             references=_references(reference),
             version=version,
@@ -242,17 +236,10 @@ def delete(
     print(f"Subject {subject}, {'removed' if permanent else 'deleted'} versions: {shown}.")
 
 
-def _read(file: str) -> str:
-    if file == "-":
-        return sys.stdin.read()
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"The schema in {file} cannot be read: {error}.") from error
-
-
 def _kind(given: KindName | None, file: str) -> Kind:
-    return _KINDS[given or _SUFFIXES.get(Path(file).suffix.lower(), KindName.AVRO)]
+    if given is not None:
+        return _KINDS[given]
+    return KINDS_BY_SUFFIX.get(Path(file).suffix.lower(), "AVRO")
 
 
 def _references(texts: list[str] | None) -> list[SchemaReference]:

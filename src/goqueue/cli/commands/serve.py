@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from goqueue.cli.extras import need_server
 from goqueue.config import SETTINGS, load, render
 
 app = typer.Typer()
@@ -63,6 +64,12 @@ ListenRegistry: TypeAlias = Annotated[
 ]
 ListenSqs: TypeAlias = Annotated[
     str | None, typer.Option(metavar=_LISTENERS, help="SQS listeners.")
+]
+ListenGrpc: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar=_LISTENERS, help="gRPC listeners, on port 9000 if it is left out; none by default."
+    ),
 ]
 Peers: TypeAlias = Annotated[
     str | None,
@@ -124,6 +131,7 @@ def serve(
     advertise_http: AdvertiseHttp = None,
     listen_registry: ListenRegistry = None,
     listen_sqs: ListenSqs = None,
+    listen_grpc: ListenGrpc = None,
     peers: Peers = None,
     join: Join = False,
     secret_file: SecretFile = None,
@@ -140,6 +148,7 @@ def serve(
     print_config: PrintConfig = False,
 ) -> None:
     """Run a node until SIGTERM or SIGINT."""
+    need_server()
     flags = {
         "--data-dir": data_dir,
         "--listen-kafka": listen_kafka,
@@ -148,6 +157,7 @@ def serve(
         "--advertise-http": advertise_http,
         "--listen-registry": listen_registry,
         "--listen-sqs": listen_sqs,
+        "--listen-grpc": listen_grpc,
         "--peers": peers,
         "--join": "true" if join else None,
         "--secret-file": secret_file,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import typer
+
+from goqueue.model.support import release
 
 app = typer.Typer()
 
@@ -12,4 +12,4 @@ app = typer.Typer()
 @app.command()
 def show_version() -> None:
     """Print the version of GoQueue."""
-    print(version("goqueue"))
+    print(release())

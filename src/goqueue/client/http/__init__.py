@@ -28,7 +28,7 @@ from goqueue.client.http.group_results import (
     QueueStats,
     StreamGroup,
 )
-from goqueue.client.http.messages import Message, Outgoing, Published, ReceivedMessage
+from goqueue.client.http.messages import Json, Message, Outgoing, Published, ReceivedMessage
 from goqueue.client.http.producer import AsyncProducer, PartlyPublished, Producer
 from goqueue.client.http.reading import AsyncMessageReader, MessageReader
 from goqueue.client.http.requests.cluster import PartitionState
@@ -36,6 +36,7 @@ from goqueue.client.http.requests.dead_letters import DeadLetter, LetterFilter, 
 from goqueue.client.http.requests.messages import Page
 from goqueue.client.http.requests.schedules import Schedule
 from goqueue.client.http.requests.schemas import SchemaConfig, SchemaReference, SchemaVersion
+from goqueue.client.http.samples import Sample
 from goqueue.client.http.settings import HttpSettings, RetrySettings
 from goqueue.client.http.transactions import AsyncTransaction, Transaction
 from goqueue.wire.http.bodies.acls import Acl, AclAction, NewAcl, Role, TestedAccess
@@ -46,6 +47,7 @@ from goqueue.wire.http.bodies.cluster import (
     Change,
     Cluster,
     ClusterHealth,
+    ClusterLevel,
     Drain,
     MoveResult,
     MovingPartition,
@@ -55,6 +57,15 @@ from goqueue.wire.http.bodies.cluster import (
     Voters,
 )
 from goqueue.wire.http.bodies.groups import PartitionLag as GroupPartitionLag
+from goqueue.wire.http.bodies.journeys import (
+    Journey,
+    JourneyEntry,
+    JourneyEvent,
+    JourneyMessage,
+    JourneyOutcome,
+    JourneyStanding,
+    JourneySummary,
+)
 from goqueue.wire.http.bodies.quotas import Quota, QuotaUse
 from goqueue.wire.http.bodies.tenants import Tenant
 from goqueue.wire.http.bodies.tenants import Usage as TenantUsage
@@ -78,6 +89,7 @@ __all__ = [
     "Client",
     "Cluster",
     "ClusterHealth",
+    "ClusterLevel",
     "ConnectionLost",
     "Consumer",
     "ConsumerSettings",
@@ -85,6 +97,14 @@ __all__ = [
     "Drain",
     "GroupPartitionLag",
     "HttpSettings",
+    "Journey",
+    "JourneyEntry",
+    "JourneyEvent",
+    "JourneyMessage",
+    "JourneyOutcome",
+    "JourneyStanding",
+    "JourneySummary",
+    "Json",
     "Key",
     "Lanes",
     "LetterFilter",
@@ -115,6 +135,7 @@ __all__ = [
     "Retry",
     "RetrySettings",
     "Role",
+    "Sample",
     "Schedule",
     "SchemaConfig",
     "SchemaReference",

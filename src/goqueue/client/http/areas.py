@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from goqueue.client.http.moments import Moment
 from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
+from goqueue.client.http.requests.backups import BackupRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import (
     NO_FILTER,
@@ -15,9 +16,11 @@ from goqueue.client.http.requests.dead_letters import (
     LetterFilter,
 )
 from goqueue.client.http.requests.groups import GroupRequests
+from goqueue.client.http.requests.journeys import JourneyRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
+from goqueue.client.http.requests.reports import ReportRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.tenants import TenantRequests
 from goqueue.client.http.requests.topics import TopicRequests
@@ -73,6 +76,7 @@ class Groups(Shell[GroupRequests]):
     delete = call(GroupRequests.delete)
     lag = call(GroupRequests.lag)
     offsets = call(GroupRequests.offsets)
+    delete_offsets = call(GroupRequests.delete_offsets)
     reset = call(GroupRequests.reset)
     assignment = call(GroupRequests.assignment)
     rebalances = call(GroupRequests.rebalances)
@@ -89,6 +93,7 @@ class AsyncGroups(AsyncShell[GroupRequests]):
     delete = async_call(GroupRequests.delete)
     lag = async_call(GroupRequests.lag)
     offsets = async_call(GroupRequests.offsets)
+    delete_offsets = async_call(GroupRequests.delete_offsets)
     reset = async_call(GroupRequests.reset)
     assignment = async_call(GroupRequests.assignment)
     rebalances = async_call(GroupRequests.rebalances)
@@ -236,6 +241,38 @@ class AsyncDeadLetters(AsyncShell[DeadLetterRequests]):
             cursor = page.cursor
 
 
+class Journeys(Shell[JourneyRequests]):
+    """What happened to messages."""
+
+    get = call(JourneyRequests.get)
+    list_page = call(JourneyRequests.list_page)
+    stats = call(JourneyRequests.stats)
+    events = call(JourneyRequests.events)
+
+
+class AsyncJourneys(AsyncShell[JourneyRequests]):
+    """What happened to messages."""
+
+    get = async_call(JourneyRequests.get)
+    list_page = async_call(JourneyRequests.list_page)
+    stats = async_call(JourneyRequests.stats)
+    events = async_call(JourneyRequests.events)
+
+
+class Backups(Shell[BackupRequests]):
+    """What `goqueue backup` needs of a cluster."""
+
+    cut = call(BackupRequests.cut)
+    read = call(BackupRequests.read)
+
+
+class AsyncBackups(AsyncShell[BackupRequests]):
+    """What `goqueue backup` needs of a cluster."""
+
+    cut = async_call(BackupRequests.cut)
+    read = async_call(BackupRequests.read)
+
+
 class Audit(Shell[AuditRequests]):
     """The audit log."""
 
@@ -358,6 +395,20 @@ class AsyncTenants(AsyncShell[TenantRequests]):
                 return
 
 
+class Reports(Shell[ReportRequests]):
+    """Reports that jobs have published."""
+
+    list_all = call(ReportRequests.list_all)
+    get = call(ReportRequests.get)
+
+
+class AsyncReports(AsyncShell[ReportRequests]):
+    """Reports that jobs have published."""
+
+    list_all = async_call(ReportRequests.list_all)
+    get = async_call(ReportRequests.get)
+
+
 class Keys(Shell[KeyRequests]):
     """Keys of users."""
 
@@ -383,6 +434,7 @@ class Node(Shell[NodeRequests]):
 
     health = call(NodeRequests.health)
     version = call(NodeRequests.version)
+    metrics = call(NodeRequests.metrics)
 
 
 class AsyncNode(AsyncShell[NodeRequests]):
@@ -390,6 +442,7 @@ class AsyncNode(AsyncShell[NodeRequests]):
 
     health = async_call(NodeRequests.health)
     version = async_call(NodeRequests.version)
+    metrics = async_call(NodeRequests.metrics)
 
 
 class Cluster(Shell[ClusterRequests]):
@@ -397,6 +450,8 @@ class Cluster(Shell[ClusterRequests]):
 
     info = call(ClusterRequests.info)
     health = call(ClusterRequests.health)
+    level = call(ClusterRequests.level)
+    finalize_level = call(ClusterRequests.finalize_level)
     nodes = call(ClusterRequests.nodes)
     node = call(ClusterRequests.node)
     unregister = call(ClusterRequests.unregister)
@@ -420,6 +475,8 @@ class AsyncCluster(AsyncShell[ClusterRequests]):
 
     info = async_call(ClusterRequests.info)
     health = async_call(ClusterRequests.health)
+    level = async_call(ClusterRequests.level)
+    finalize_level = async_call(ClusterRequests.finalize_level)
     nodes = async_call(ClusterRequests.nodes)
     node = async_call(ClusterRequests.node)
     unregister = async_call(ClusterRequests.unregister)

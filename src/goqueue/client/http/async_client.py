@@ -16,16 +16,20 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from goqueue.client.http.api import HTTP, Api
 from goqueue.client.http.areas import (
     AsyncAcls,
     AsyncAudit,
+    AsyncBackups,
     AsyncCluster,
     AsyncDeadLetters,
     AsyncGroups,
+    AsyncJourneys,
     AsyncKeys,
     AsyncNode,
     AsyncQueue,
     AsyncQuotas,
+    AsyncReports,
     AsyncRoles,
     AsyncSchedules,
     AsyncTenants,
@@ -42,22 +46,21 @@ from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import AsyncProducer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, AsyncMessageReader, OnDamage, Progress
+from goqueue.client.http.request import AsyncSender
 from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
+from goqueue.client.http.requests.backups import BackupRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
-from goqueue.client.http.requests.dead_letters import DeadLetterRequests
-from goqueue.client.http.requests.groups import GroupRequests
+from goqueue.client.http.requests.journeys import JourneyRequests
 from goqueue.client.http.requests.members import MemberRequests
 from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queries import QueryRequests
-from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
-from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.reports import ReportRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.tenants import TenantRequests
-from goqueue.client.http.requests.topics import TopicRequests
-from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
+from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.schemas import AsyncSchemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, Access, HttpSettings, secured
@@ -103,38 +106,49 @@ class AsyncClient(AsyncShell[MessageRequests]):
             ca_file=ca_file,
             client_certificate=client_certificate,
         )
-        super().__init__(MessageRequests(), AsyncTransport(*secured(address, settings, access)))
-        self.topics = AsyncTopics(TopicRequests(), self._transport)
-        self.groups = AsyncGroups(GroupRequests(), self._transport)
-        self.transactions = AsyncTransactions(TransactionRequests(), self._transport)
+        self._begin(HTTP, AsyncTransport(*secured(address, settings, access)))
+
+    def _begin(self, api: Api, transport: AsyncSender) -> None:
+        """Make the areas of this client."""
+        super().__init__(api.messages, transport)
+        self._api = api
+        self.topics = AsyncTopics(api.topics, self._transport)
+        self.groups = AsyncGroups(api.groups, self._transport)
+        self.transactions = AsyncTransactions(api.transactions, self._transport)
         self.queries = AsyncQueries(QueryRequests(), self._transport)
-        self.schedules = AsyncSchedules(ScheduleRequests(), self._transport)
+        self.schedules = AsyncSchedules(api.schedules, self._transport)
         self.schemas = AsyncSchemas(SchemaRequests(), self._transport)
+        self.journeys = AsyncJourneys(JourneyRequests(), self._transport)
         self.audit = AsyncAudit(AuditRequests(), self._transport)
+        self.backups = AsyncBackups(BackupRequests(), self._transport)
         self.acls = AsyncAcls(AclRequests(), self._transport)
         self.roles = AsyncRoles(RoleRequests(), self._transport)
         self.tenants = AsyncTenants(TenantRequests(), self._transport)
         self.users = AsyncUsers(UserRequests(), self._transport)
         self.keys = AsyncKeys(KeyRequests(), self._transport)
         self.quotas = AsyncQuotas(QuotaRequests(), self._transport)
+        self.reports = AsyncReports(ReportRequests(), self._transport)
         self.node = AsyncNode(NodeRequests(), self._transport)
         self.cluster = AsyncCluster(ClusterRequests(), self._transport)
 
     publish = async_call(MessageRequests.publish)
     read_page = async_call(MessageRequests.read_page)
     read_one = async_call(MessageRequests.read_one)
+    search_page = async_call(MessageRequests.search_page)
 
     async def publish_many(
         self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
     ) -> list[Published]:
         """Publish messages in order; raise `PartlyPublished` if some were not published."""
-        return await run_steps_async(publish_all(topic, messages, acks), self._transport)
+        return await run_steps_async(
+            publish_all(topic, messages, acks, self._requests), self._transport
+        )
 
     def producer(
         self, settings: ProducerSettings | None = None, *, acks: Acks = "all"
     ) -> AsyncProducer:
         """Publish in the background, in batches, with a future for each message."""
-        return AsyncProducer(self._transport, settings or ProducerSettings(), acks)
+        return AsyncProducer(self._transport, settings or ProducerSettings(), acks, self._requests)
 
     def read(
         self,
@@ -149,7 +163,18 @@ class AsyncClient(AsyncShell[MessageRequests]):
         on_damage: OnDamage | None = None,
     ) -> AsyncMessageReader:
         """Read the messages of a topic from a position, up to `until` or to the end."""
-        progress = Progress(topic, partition, offset, from_, until, False, limit, on_damage, cursor)
+        progress = Progress(
+            topic,
+            partition,
+            offset,
+            from_,
+            until,
+            False,
+            limit,
+            on_damage,
+            cursor,
+            api=self._api,
+        )
         return AsyncMessageReader(self._transport, progress, 0)
 
     def follow(
@@ -169,12 +194,23 @@ class AsyncClient(AsyncShell[MessageRequests]):
         Its `cursor` can be stored, and given to another reader that continues there.
         """
         begin = None if offset is not None else from_
-        progress = Progress(topic, partition, offset, begin, None, True, limit, on_damage, cursor)
+        progress = Progress(
+            topic,
+            partition,
+            offset,
+            begin,
+            None,
+            True,
+            limit,
+            on_damage,
+            cursor,
+            api=self._api,
+        )
         return AsyncMessageReader(self._transport, progress, wait)
 
     def queue(self, topic: str, *, group: str, consumer: str | None = None) -> AsyncQueue:
         """The messages of a topic for a queue group; the first receive creates the group."""
-        requests = QueueRequests(topic, group, consumer or new_consumer_name())
+        requests = self._api.queue(topic, group, consumer or new_consumer_name())
         return AsyncQueue(requests, self._transport)
 
     def consumer(
@@ -195,7 +231,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
             visibility_ms=duration_ms(visibility),
             shutdown_ms=duration_ms(shutdown),
         )
-        requests = QueueRequests(topic, group, name or new_consumer_name())
+        requests = self._api.queue(topic, group, name or new_consumer_name())
         return AsyncConsumer(self._transport, requests, settings)
 
     def stream_consumer(
@@ -230,7 +266,7 @@ class AsyncClient(AsyncShell[MessageRequests]):
 
     def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> AsyncDeadLetters:
         """The dead letters of a topic, and the jobs that redrive them."""
-        return AsyncDeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
+        return AsyncDeadLetters(self._api.dead_letters(topic, dead_letter_topic), self._transport)
 
     def transaction(
         self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
@@ -241,7 +277,9 @@ class AsyncClient(AsyncShell[MessageRequests]):
         aborts the one that its previous run left open. The broker aborts a transaction that does
         not end within `timeout`.
         """
-        return AsyncTransaction(self._transport, Script(transactional_id, timeout))
+        return AsyncTransaction(
+            self._transport, Script(transactional_id, timeout, self._api.transactions)
+        )
 
     async def close(self) -> None:
         """Close the connections."""

@@ -17,16 +17,20 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from goqueue.client.http.api import HTTP, Api
 from goqueue.client.http.areas import (
     Acls,
     Audit,
+    Backups,
     Cluster,
     DeadLetters,
     Groups,
+    Journeys,
     Keys,
     Node,
     Queue,
     Quotas,
+    Reports,
     Roles,
     Schedules,
     Tenants,
@@ -43,22 +47,21 @@ from goqueue.client.http.moments import Duration, Position, duration_ms
 from goqueue.client.http.names import new_consumer_name, new_member_id, topic_names
 from goqueue.client.http.producer import Producer, publish_all
 from goqueue.client.http.reading import FOLLOW_WAIT_SECONDS, MessageReader, OnDamage, Progress
+from goqueue.client.http.request import Sender
 from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
+from goqueue.client.http.requests.backups import BackupRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
-from goqueue.client.http.requests.dead_letters import DeadLetterRequests
-from goqueue.client.http.requests.groups import GroupRequests
+from goqueue.client.http.requests.journeys import JourneyRequests
 from goqueue.client.http.requests.members import MemberRequests
 from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queries import QueryRequests
-from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
-from goqueue.client.http.requests.schedules import ScheduleRequests
+from goqueue.client.http.requests.reports import ReportRequests
 from goqueue.client.http.requests.schemas import SchemaRequests
 from goqueue.client.http.requests.tenants import TenantRequests
-from goqueue.client.http.requests.topics import TopicRequests
-from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS, TransactionRequests
+from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS
 from goqueue.client.http.requests.users import KeyRequests, UserRequests
 from goqueue.client.http.schemas import Schemas
 from goqueue.client.http.settings import ADDRESS_DEFAULT, Access, HttpSettings, secured
@@ -99,36 +102,45 @@ class Client(Shell[MessageRequests]):
             ca_file=ca_file,
             client_certificate=client_certificate,
         )
-        super().__init__(MessageRequests(), Transport(*secured(address, settings, access)))
-        self.topics = Topics(TopicRequests(), self._transport)
-        self.groups = Groups(GroupRequests(), self._transport)
-        self.transactions = Transactions(TransactionRequests(), self._transport)
+        self._begin(HTTP, Transport(*secured(address, settings, access)))
+
+    def _begin(self, api: Api, transport: Sender) -> None:
+        """Make the areas of this client."""
+        super().__init__(api.messages, transport)
+        self._api = api
+        self.topics = Topics(api.topics, self._transport)
+        self.groups = Groups(api.groups, self._transport)
+        self.transactions = Transactions(api.transactions, self._transport)
         self.queries = Queries(QueryRequests(), self._transport)
-        self.schedules = Schedules(ScheduleRequests(), self._transport)
+        self.schedules = Schedules(api.schedules, self._transport)
         self.schemas = Schemas(SchemaRequests(), self._transport)
+        self.journeys = Journeys(JourneyRequests(), self._transport)
         self.audit = Audit(AuditRequests(), self._transport)
+        self.backups = Backups(BackupRequests(), self._transport)
         self.acls = Acls(AclRequests(), self._transport)
         self.roles = Roles(RoleRequests(), self._transport)
         self.tenants = Tenants(TenantRequests(), self._transport)
         self.users = Users(UserRequests(), self._transport)
         self.keys = Keys(KeyRequests(), self._transport)
         self.quotas = Quotas(QuotaRequests(), self._transport)
+        self.reports = Reports(ReportRequests(), self._transport)
         self.node = Node(NodeRequests(), self._transport)
         self.cluster = Cluster(ClusterRequests(), self._transport)
 
     publish = call(MessageRequests.publish)
     read_page = call(MessageRequests.read_page)
     read_one = call(MessageRequests.read_one)
+    search_page = call(MessageRequests.search_page)
 
     def publish_many(
         self, topic: str, messages: Iterable[Outgoing | Data], *, acks: Acks = "all"
     ) -> list[Published]:
         """Publish messages in order; raise `PartlyPublished` if some were not published."""
-        return run_steps(publish_all(topic, messages, acks), self._transport)
+        return run_steps(publish_all(topic, messages, acks, self._requests), self._transport)
 
     def producer(self, settings: ProducerSettings | None = None, *, acks: Acks = "all") -> Producer:
         """Publish in the background, in batches, with a future for each message."""
-        return Producer(self._transport, settings or ProducerSettings(), acks)
+        return Producer(self._transport, settings or ProducerSettings(), acks, self._requests)
 
     def read(
         self,
@@ -143,7 +155,18 @@ class Client(Shell[MessageRequests]):
         on_damage: OnDamage | None = None,
     ) -> MessageReader:
         """Read the messages of a topic from a position, up to `until` or to the end."""
-        progress = Progress(topic, partition, offset, from_, until, False, limit, on_damage, cursor)
+        progress = Progress(
+            topic,
+            partition,
+            offset,
+            from_,
+            until,
+            False,
+            limit,
+            on_damage,
+            cursor,
+            api=self._api,
+        )
         return MessageReader(self._transport, progress, 0)
 
     def follow(
@@ -163,12 +186,23 @@ class Client(Shell[MessageRequests]):
         Its `cursor` can be stored, and given to another reader that continues there.
         """
         begin = None if offset is not None else from_
-        progress = Progress(topic, partition, offset, begin, None, True, limit, on_damage, cursor)
+        progress = Progress(
+            topic,
+            partition,
+            offset,
+            begin,
+            None,
+            True,
+            limit,
+            on_damage,
+            cursor,
+            api=self._api,
+        )
         return MessageReader(self._transport, progress, wait)
 
     def queue(self, topic: str, *, group: str, consumer: str | None = None) -> Queue:
         """The messages of a topic for a queue group; the first receive creates the group."""
-        requests = QueueRequests(topic, group, consumer or new_consumer_name())
+        requests = self._api.queue(topic, group, consumer or new_consumer_name())
         return Queue(requests, self._transport)
 
     def consumer(
@@ -189,7 +223,7 @@ class Client(Shell[MessageRequests]):
             visibility_ms=duration_ms(visibility),
             shutdown_ms=duration_ms(shutdown),
         )
-        requests = QueueRequests(topic, group, name or new_consumer_name())
+        requests = self._api.queue(topic, group, name or new_consumer_name())
         return Consumer(self._transport, requests, settings)
 
     def stream_consumer(
@@ -224,7 +258,7 @@ class Client(Shell[MessageRequests]):
 
     def dead_letters(self, topic: str, *, dead_letter_topic: str | None = None) -> DeadLetters:
         """The dead letters of a topic, and the jobs that redrive them."""
-        return DeadLetters(DeadLetterRequests(topic, dead_letter_topic), self._transport)
+        return DeadLetters(self._api.dead_letters(topic, dead_letter_topic), self._transport)
 
     def transaction(
         self, transactional_id: str | None = None, *, timeout: Duration = TIMEOUT_SECONDS
@@ -235,7 +269,9 @@ class Client(Shell[MessageRequests]):
         aborts the one that its previous run left open. The broker aborts a transaction that does
         not end within `timeout`.
         """
-        return Transaction(self._transport, Script(transactional_id, timeout))
+        return Transaction(
+            self._transport, Script(transactional_id, timeout, self._api.transactions)
+        )
 
     def close(self) -> None:
         """Close the connections."""

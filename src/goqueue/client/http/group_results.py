@@ -20,6 +20,7 @@ class StreamGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     epoch: int
     assignor: str
     members: tuple[GroupMember, ...]
+    member_count: int = 0
 
 
 class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,13 @@ class QueueGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int
     start: str
     dead_letter_topic: str
+    # Of share groups; earlier servers have none of them.
+    partition_unacked_max: int = 2000
+    release_backoff: bool = False
+    lease_renewal: bool = True
+    error_headers: bool = False
+    member_session_ms: int = 45_000
+    member_heartbeat_ms: int = 5_000
 
 
 class QueueGroup(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="queue"):

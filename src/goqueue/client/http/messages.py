@@ -1,7 +1,7 @@
 """Messages as callers write and read them: exact bytes on both sides.
 
-On the wire, text is sent as it is and other bytes as base64, with a field that says which. That is
-not visible to callers.
+On the wire, text and JSON are sent as they are and other bytes as base64, with a field that says
+which. That is not visible to callers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,21 @@ from goqueue.wire.http.bodies import messages as bodies
 from goqueue.wire.http.bodies import transactions as transaction_bodies
 from goqueue.wire.http.fields import Encoding, Priority
 
-Data: TypeAlias = bytes | str
+
+class Json(msgspec.Struct, frozen=True):
+    """A value or a key that is stored as JSON: compact, UTF-8, in the order of its members.
+
+    Integers and Decimals of any size keep their digits. Datetimes are RFC 3339 texts, bytes are
+    base64, and dataclasses and structs are objects. A float that is not finite becomes null.
+    """
+
+    content: Any
+
+
+Plain: TypeAlias = bytes | str
+Data: TypeAlias = Plain | Json
 Header: TypeAlias = tuple[str, bytes | None]
-Headers: TypeAlias = Mapping[str, Data | None] | Iterable[tuple[str, Data | None]]
+Headers: TypeAlias = Mapping[str, Plain | None] | Iterable[tuple[str, Plain | None]]
 Acks: TypeAlias = Literal["all", "leader", "none"]
 
 NO_HEADERS: tuple[Header, ...] = ()
@@ -118,6 +130,7 @@ class _PublishMany(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def publish_body(message: Outgoing, acks: Acks) -> bytes:
@@ -185,9 +198,14 @@ def content(text: str | None, encoding: Encoding) -> bytes | None:
 
 
 def _fields(message: Outgoing) -> dict[str, Any]:
-    value, value_encoding = shown(message.value, "value")
-    fields: dict[str, Any] = {"value": value, "value_encoding": value_encoding}
-    if message.key is not None:
+    fields: dict[str, Any] = {}
+    if isinstance(message.value, Json):
+        fields["json"] = msgspec.Raw(json_bytes(message.value, "value"))
+    else:
+        fields["value"], fields["value_encoding"] = shown(message.value, "value")
+    if isinstance(message.key, Json):
+        fields["key_json"] = msgspec.Raw(json_bytes(message.key, "key"))
+    elif message.key is not None:
         fields["key"], fields["key_encoding"] = shown(message.key, "key")
     if message.headers:
         fields["headers"] = _headers(message.headers)
@@ -203,23 +221,34 @@ def _fields(message: Outgoing) -> dict[str, Any]:
     return fields
 
 
+def json_bytes(given: Json, what: str) -> bytes:
+    """A value or a key as it is stored."""
+    try:
+        return _encode_json(given.content)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidRequest(f"The {what} of a message cannot be JSON: {error}.") from error
+
+
+def header_pairs(headers: Headers) -> Iterable[tuple[str, Plain | None]]:
+    return headers.items() if isinstance(headers, Mapping) else headers
+
+
 def _headers(headers: Headers) -> list[bodies.Header]:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
     made = []
-    for name, value in pairs:
+    for name, value in header_pairs(headers):
         text, encoding = shown(value, f"header {name!r}")
         made.append(bodies.Header(name=name, value=text, encoding=encoding))
     return made
 
 
-def shown(data: Data | None, what: str) -> tuple[str | None, Encoding]:
+def shown(data: Plain | None, what: str) -> tuple[str | None, Encoding]:
     """A field as it is sent, and its encoding."""
     if data is None or isinstance(data, str):
         return data, "utf8"
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidRequest(
-            f"The {what} of a message is bytes or text, not {type(data).__name__}; encode it, for "
-            "instance with json.dumps."
+            f"The {what} of a message is bytes or text, not {type(data).__name__}; encode it, or "
+            "pass a value or a key as goqueue.Json(...)."
         )
     data = bytes(data)
     try:

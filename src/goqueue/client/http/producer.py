@@ -21,14 +21,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from goqueue.client.http.batching import Batch, Batcher, ProducerSettings, split
-from goqueue.client.http.messages import Acks, Data, Outgoing, Published, encoded
+from goqueue.client.http.messages import Acks, Data, Outgoing, Published
+from goqueue.client.http.request import AsyncSender, Sender
 from goqueue.client.http.requests.messages import MessageRequests, Outcome
 from goqueue.client.http.steps import Steps
-from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
+_REQUESTS = MessageRequests()
 _CLOSED = "This producer is closed; create another one."
-_requests = MessageRequests()
 
 
 class PartlyPublished(GoQueueError):
@@ -49,14 +49,19 @@ class PartlyPublished(GoQueueError):
 
 
 def publish_all(
-    topic: str, messages: Iterable[Outgoing | Data], acks: Acks
+    topic: str,
+    messages: Iterable[Outgoing | Data],
+    acks: Acks,
+    requests: MessageRequests = _REQUESTS,
 ) -> Steps[list[Published]]:
     """Publish messages in order, and stop at the first request that fails as a whole."""
-    parts = [encoded(one if isinstance(one, Outgoing) else Outgoing(one)) for one in messages]
+    parts = [
+        requests.encoded(one if isinstance(one, Outgoing) else Outgoing(one)) for one in messages
+    ]
     outcomes: list[Outcome] = []
     for chunk in split(parts):
         try:
-            outcomes += yield _requests.publish_encoded(topic, chunk, acks=acks)
+            outcomes += yield requests.publish_encoded(topic, chunk, acks=acks)
         except GoQueueError as error:
             if not outcomes:
                 raise
@@ -77,8 +82,15 @@ def _now_ms() -> float:
 class Producer:
     """A producer for any number of threads. `send` blocks only while the buffer is full."""
 
-    def __init__(self, transport: Transport, settings: ProducerSettings, acks: Acks) -> None:
+    def __init__(
+        self,
+        transport: Sender,
+        settings: ProducerSettings,
+        acks: Acks,
+        requests: MessageRequests = _REQUESTS,
+    ) -> None:
         self._transport = transport
+        self._requests = requests
         self._acks: Acks = acks
         self._batcher: Batcher[Future[Published]] = Batcher(settings)
         self._changed = threading.Condition()
@@ -95,7 +107,7 @@ class Producer:
         self, topic: str, value: Data | Outgoing | None, *, key: Data | None = None, **fields: Any
     ) -> Future[Published]:
         """Publish in the background. Pass an `Outgoing` as the value, or its fields by name."""
-        part = encoded(_outgoing(value, key, fields))
+        part = self._requests.encoded(_outgoing(value, key, fields))
         future: Future[Published] = Future()
         future.set_running_or_notify_cancel()  # a message that was sent cannot be cancelled
         with self._changed:
@@ -142,7 +154,7 @@ class Producer:
         while (batch := self._next_batch()) is not None:
             try:
                 outcomes = self._transport.send(
-                    _requests.publish_encoded(batch.topic, batch.parts, acks=self._acks)
+                    self._requests.publish_encoded(batch.topic, batch.parts, acks=self._acks)
                 )
             except Exception as error:
                 outcomes = [_as_outcome(error)] * len(batch.parts)
@@ -167,8 +179,15 @@ class Producer:
 class AsyncProducer:
     """A producer for one event loop. `send` waits only while the buffer is full."""
 
-    def __init__(self, transport: AsyncTransport, settings: ProducerSettings, acks: Acks) -> None:
+    def __init__(
+        self,
+        transport: AsyncSender,
+        settings: ProducerSettings,
+        acks: Acks,
+        requests: MessageRequests = _REQUESTS,
+    ) -> None:
         self._transport = transport
+        self._requests = requests
         self._acks: Acks = acks
         self._batcher: Batcher[asyncio.Future[Published]] = Batcher(settings)
         self._changed = asyncio.Condition()
@@ -181,7 +200,7 @@ class AsyncProducer:
         self, topic: str, value: Data | Outgoing | None, *, key: Data | None = None, **fields: Any
     ) -> asyncio.Future[Published]:
         """Publish in the background; await the returned future, or leave it to `flush`."""
-        part = encoded(_outgoing(value, key, fields))
+        part = self._requests.encoded(_outgoing(value, key, fields))
         async with self._changed:
             await self._changed.wait_for(
                 lambda: self._is_closed or self._batcher.has_room(len(part))
@@ -244,7 +263,7 @@ class AsyncProducer:
     async def _publish(self, batch: Batch[asyncio.Future[Published]]) -> None:
         try:
             outcomes = await self._transport.send(
-                _requests.publish_encoded(batch.topic, batch.parts, acks=self._acks)
+                self._requests.publish_encoded(batch.topic, batch.parts, acks=self._acks)
             )
         except Exception as error:
             outcomes = [_as_outcome(error)] * len(batch.parts)

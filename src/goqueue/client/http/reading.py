@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
+from goqueue.client.http.api import HTTP, Api
 from goqueue.client.http.messages import Message
 from goqueue.client.http.moments import Duration, Position
-from goqueue.client.http.request import Request
-from goqueue.client.http.requests.messages import MessageRequests, Page
-from goqueue.client.http.requests.topics import TopicRequests
-from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.client.http.request import AsyncSender, Request, Sender
+from goqueue.client.http.requests.messages import Page
 from goqueue.model.errors import CorruptBatch
 from goqueue.wire.http.bodies.messages import Damage
 from goqueue.wire.http.bodies.topics import Partition
@@ -27,9 +26,6 @@ OnDamage = Callable[[Damage], object]
 PAGE_MESSAGES = 500
 FOLLOW_WAIT_SECONDS = 20.0
 PAGES_PER_LOOK = 100  # how often a follower checks for added partitions
-
-_requests = MessageRequests()
-_topics = TopicRequests()
 
 
 @dataclass(slots=True)
@@ -48,6 +44,7 @@ class Progress:
     is_at_end: bool = False
     fetched: deque[Message] = field(default_factory=deque)
     damaged: deque[Damage] = field(default_factory=deque)
+    api: Api = HTTP
     _offsets: dict[int, int] = field(default_factory=dict)  # after the last message returned
     _page_cursor: str = ""
     _pages_since_look: int = 0
@@ -92,14 +89,14 @@ class Progress:
 
     def next_request(self, wait: Duration) -> Request[Page]:
         if self._page_cursor:
-            return _requests.read_page(
+            return self.api.messages.read_page(
                 self.topic,
                 cursor=self._page_cursor,
                 until=self.until,
                 limit=PAGE_MESSAGES,
                 wait=wait if self.is_followed else 0,
             )
-        return _requests.read_page(
+        return self.api.messages.read_page(
             self.topic,
             partition=self.partition,
             offset=self.offset,
@@ -144,7 +141,7 @@ class Progress:
 class MessageReader:
     """Iterates over the messages of a topic. `close` ends a reader that follows."""
 
-    def __init__(self, transport: Transport, progress: Progress, wait: Duration) -> None:
+    def __init__(self, transport: Sender, progress: Progress, wait: Duration) -> None:
         self._transport = transport
         self._progress = progress
         self._wait = wait
@@ -167,7 +164,9 @@ class MessageReader:
             if progress.is_at_end:
                 break
             if progress.is_look_due():
-                progress.looked(self._transport.send(_topics.partitions(progress.topic)))
+                progress.looked(
+                    self._transport.send(progress.api.topics.partitions(progress.topic))
+                )
             progress.arrived(self._transport.send(progress.next_request(self._wait)))
         raise StopIteration
 
@@ -179,7 +178,7 @@ class MessageReader:
 class AsyncMessageReader:
     """Iterates over the messages of a topic, with `async for`."""
 
-    def __init__(self, transport: AsyncTransport, progress: Progress, wait: Duration) -> None:
+    def __init__(self, transport: AsyncSender, progress: Progress, wait: Duration) -> None:
         self._transport = transport
         self._progress = progress
         self._wait = wait
@@ -202,7 +201,9 @@ class AsyncMessageReader:
             if progress.is_at_end:
                 break
             if progress.is_look_due():
-                progress.looked(await self._transport.send(_topics.partitions(progress.topic)))
+                progress.looked(
+                    await self._transport.send(progress.api.topics.partitions(progress.topic))
+                )
             progress.arrived(await self._transport.send(progress.next_request(self._wait)))
         raise StopAsyncIteration
 

@@ -1,7 +1,8 @@
 """One call of the HTTP API as a value: what to send, and how to decode the response.
 
 Nothing here opens a connection, so the synchronous and the asynchronous client share every request
-and differ only in the transport.
+and differ only in what sends them. A call of the gRPC API is such a value too: the path of a method
+and the bytes of a message.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -39,6 +40,22 @@ class Request(Generic[T]):
     repeat: Repeat = Repeat.IDEMPOTENT
     headers: Mapping[str, str] = field(default_factory=dict)
     wait_ms: int = 0  # a long poll's wait, in addition to the response timeout
+
+
+class Sender(Protocol):
+    """Sends requests for threads; whatever protocol they are of."""
+
+    def send(self, request: Request[T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncSender(Protocol):
+    """Sends requests for coroutines."""
+
+    async def send(self, request: Request[T]) -> T: ...
+
+    async def close(self) -> None: ...
 
 
 def path_of(*names: object) -> str:

@@ -16,8 +16,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from goqueue.client.http.request import Request
-from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.client.http.request import AsyncSender, Request, Sender
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,7 +26,7 @@ R = TypeVar("R")
 class Shell(Generic[R]):
     """Sends the requests of one area and blocks for their responses."""
 
-    def __init__(self, requests: R, transport: Transport) -> None:
+    def __init__(self, requests: R, transport: Sender) -> None:
         self._requests = requests
         self._transport = transport
 
@@ -35,7 +34,7 @@ class Shell(Generic[R]):
 class AsyncShell(Generic[R]):
     """Sends the requests of one area and awaits their responses."""
 
-    def __init__(self, requests: R, transport: AsyncTransport) -> None:
+    def __init__(self, requests: R, transport: AsyncSender) -> None:
         self._requests = requests
         self._transport = transport
 
@@ -44,7 +43,7 @@ def call(build: Callable[Concatenate[R, P], Request[T]]) -> Callable[Concatenate
     """A method that builds a request and waits for its response."""
 
     def method(self: Shell[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._transport.send(build(self._requests, *args, **kwargs))
+        return self._transport.send(_built(build, self._requests, *args, **kwargs))
 
     functools.update_wrapper(method, build)
     return method
@@ -56,7 +55,15 @@ def async_call(
     """A coroutine that builds a request and awaits its response."""
 
     async def method(self: AsyncShell[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._transport.send(build(self._requests, *args, **kwargs))
+        return await self._transport.send(_built(build, self._requests, *args, **kwargs))
 
     functools.update_wrapper(method, build)
     return method
+
+
+def _built(
+    build: Callable[Concatenate[R, P], Request[T]], requests: R, *args: P.args, **kwargs: P.kwargs
+) -> Request[T]:
+    """The request, as the class of `requests` makes it: another API overrides the function."""
+    made: Request[T] = getattr(requests, build.__name__)(*args, **kwargs)
+    return made

@@ -11,8 +11,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from goqueue.client.http.request import Request
-from goqueue.client.http.transport import AsyncTransport, Transport
+from goqueue.client.http.request import AsyncSender, Request, Sender
 from goqueue.model.errors import GoQueueError
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ Step: TypeAlias = Request[Any] | Callback
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def run_steps(steps: Steps[T], transport: Transport) -> T:
+def run_steps(steps: Steps[T], transport: Sender) -> T:
     try:
         step = next(steps)
         while True:
@@ -49,7 +48,7 @@ def run_steps(steps: Steps[T], transport: Transport) -> T:
         return result
 
 
-async def run_steps_async(steps: Steps[T], transport: AsyncTransport) -> T:
+async def run_steps_async(steps: Steps[T], transport: AsyncSender) -> T:
     try:
         step = next(steps)
         while True:

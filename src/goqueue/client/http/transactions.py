@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from goqueue.client.http.batching import split
-from goqueue.client.http.consumers.membership import Membership
-from goqueue.client.http.consumers.stream_consumer import AsyncStreamConsumer, StreamConsumer
+from goqueue.client.http.consumers.membership import Membered
 from goqueue.client.http.messages import (
     NO_HEADERS,
     Data,
@@ -26,14 +25,13 @@ from goqueue.client.http.messages import (
     Outgoing,
     Published,
     ReceivedMessage,
-    encoded_to,
 )
 from goqueue.client.http.moments import Duration, Moment
+from goqueue.client.http.request import AsyncSender, Sender
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.transactions import InTransaction, TransactionRequests
 from goqueue.client.http.shells import AsyncShell, Shell, async_call, call
 from goqueue.client.http.steps import Steps, run_steps, run_steps_async
-from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest, TransactionAbortable
 from goqueue.model.names import TopicPartition
 from goqueue.wire.http.bodies.transactions import Begun
@@ -42,7 +40,7 @@ from goqueue.wire.http.fields import Priority
 RECEIPTS_MAX = 1000  # in one request
 Positions: TypeAlias = Mapping[TopicPartition, int] | Iterable[Message]
 
-_requests = TransactionRequests()
+_REQUESTS = TransactionRequests()
 
 
 class Transactions(Shell[TransactionRequests]):
@@ -65,6 +63,7 @@ class Queries(Shell[QueryRequests]):
     """Transactions of a query, prepared one by one and committed together for an epoch."""
 
     open = call(QueryRequests.open)
+    list_all = call(QueryRequests.list_all)
     describe = call(QueryRequests.describe)
     begin = call(QueryRequests.begin)
     prepare = call(QueryRequests.prepare)
@@ -75,6 +74,7 @@ class AsyncQueries(AsyncShell[QueryRequests]):
     """Transactions of a query, prepared one by one and committed together for an epoch."""
 
     open = async_call(QueryRequests.open)
+    list_all = async_call(QueryRequests.list_all)
     describe = async_call(QueryRequests.describe)
     begin = async_call(QueryRequests.begin)
     prepare = async_call(QueryRequests.prepare)
@@ -84,7 +84,13 @@ class AsyncQueries(AsyncShell[QueryRequests]):
 class Script:
     """The operations of one transaction, as steps."""
 
-    def __init__(self, transactional_id: str | None, timeout: Duration) -> None:
+    def __init__(
+        self,
+        transactional_id: str | None,
+        timeout: Duration,
+        requests: TransactionRequests = _REQUESTS,
+    ) -> None:
+        self._requests = requests
         self._transactional_id = transactional_id
         self._timeout = timeout
         self._begun: Begun | None = None
@@ -99,12 +105,12 @@ class Script:
     def begin(self) -> Steps[None]:
         if self._begun is not None:
             raise InvalidRequest("A transaction is used once; create another one.")
-        self._begun = yield _requests.begin(self._transactional_id, timeout=self._timeout)
+        self._begun = yield self._requests.begin(self._transactional_id, timeout=self._timeout)
 
     def publish(self, topic: str, messages: Iterable[Outgoing | Data]) -> Steps[list[Published]]:
         requests = self._in()
         parts = [
-            encoded_to(topic, one if isinstance(one, Outgoing) else Outgoing(one))
+            requests.encoded(topic, one if isinstance(one, Outgoing) else Outgoing(one))
             for one in messages
         ]
         published: list[Published] = []
@@ -127,9 +133,7 @@ class Script:
                     if error is not None:
                         raise error
 
-    def commit_offsets(
-        self, group: str, member: Membership | None, positions: Positions
-    ) -> Steps[None]:
+    def commit_offsets(self, group: Membered | str, positions: Positions) -> Steps[None]:
         offsets: dict[TopicPartition, int] = {}
         if isinstance(positions, Mapping):
             offsets.update(positions)
@@ -139,10 +143,11 @@ class Script:
                 offsets[partition] = max(offsets.get(partition, 0), one.offset + 1)
         requests = self._in()
         if offsets:
+            member = None if isinstance(group, str) else group.identity
             refused = yield requests.commit_offsets(
-                group,
+                group if isinstance(group, str) else group.identity.group,
                 offsets,
-                member_id=None if member is None else member.requests.member_id,
+                member_id=None if member is None else member.member_id,
                 member_epoch=None if member is None else member.epoch,
             )
             for error in refused.values():
@@ -151,7 +156,7 @@ class Script:
     def commit(self) -> Steps[None]:
         self._in()
         try:
-            yield _requests.commit(self.begun.id)
+            yield self._requests.commit(self.begun.id)
         except TransactionAbortable:
             yield from self._give_up()
             raise
@@ -160,7 +165,7 @@ class Script:
     def abort(self) -> Steps[None]:
         if self._begun is not None and not self._is_ended:
             self._is_ended = True
-            yield _requests.abort(self.begun.id)
+            yield self._requests.abort(self.begun.id)
 
     def leave(self, error: BaseException | None) -> Steps[None]:
         """End the block; an error that ended it is not replaced by another."""
@@ -179,13 +184,13 @@ class Script:
     def _in(self) -> InTransaction:
         if self._is_ended:
             raise InvalidRequest("This transaction has ended; create another one.")
-        return InTransaction(self.begun.id)
+        return self._requests.inside(self.begun.id)
 
 
 class Transaction:
     """One transaction, for one thread."""
 
-    def __init__(self, transport: Transport, script: Script) -> None:
+    def __init__(self, transport: Sender, script: Script) -> None:
         self._transport = transport
         self._script = script
 
@@ -228,14 +233,12 @@ class Transaction:
         """
         run_steps(self._script.ack(messages), self._transport)
 
-    def commit_offsets(self, group: StreamConsumer | str, positions: Positions) -> None:
+    def commit_offsets(self, group: Membered | str, positions: Positions) -> None:
         """Move a stream group past these messages, or to these offsets, with the commit.
 
         For a group that has members, give the consumer that owns the partitions.
         """
-        member = None if isinstance(group, str) else group.membership
-        name = group if isinstance(group, str) else group.membership.requests.group
-        run_steps(self._script.commit_offsets(name, member, positions), self._transport)
+        run_steps(self._script.commit_offsets(group, positions), self._transport)
 
     def commit(self) -> None:
         """Commit now; all readers can see its effects when this returns."""
@@ -261,7 +264,7 @@ class Transaction:
 class AsyncTransaction:
     """One transaction, for coroutines."""
 
-    def __init__(self, transport: AsyncTransport, script: Script) -> None:
+    def __init__(self, transport: AsyncSender, script: Script) -> None:
         self._transport = transport
         self._script = script
 
@@ -306,15 +309,12 @@ class AsyncTransaction:
         """
         await run_steps_async(self._script.ack(messages), self._transport)
 
-    async def commit_offsets(self, group: AsyncStreamConsumer | str, positions: Positions) -> None:
+    async def commit_offsets(self, group: Membered | str, positions: Positions) -> None:
         """Move a stream group past these messages, or to these offsets, with the commit.
 
         For a group that has members, give the consumer that owns the partitions.
         """
-        member = None if isinstance(group, str) else group.membership
-        name = group if isinstance(group, str) else group.membership.requests.group
-        steps = self._script.commit_offsets(name, member, positions)
-        await run_steps_async(steps, self._transport)
+        await run_steps_async(self._script.commit_offsets(group, positions), self._transport)
 
     async def commit(self) -> None:
         """Commit now; all readers can see its effects when this returns."""

@@ -79,6 +79,7 @@ class Raft:
         # A node that has lost its disk was a voter and may have lost its promises. Its driver lets
         # it vote again once the removal of its former registration is in the log.
         self.may_vote = True
+        self.elections = 0  # how often it was a candidate
         self._random = random
         self._hard = self._hard_taken = self._hard_saved = state.hard
         self._outbox = Outbox()
@@ -334,6 +335,7 @@ class Raft:
 
     def _stand(self, *, is_transfer: bool) -> None:
         """Become a candidate in a new term. The node's own vote counts once it is on disk."""
+        self.elections += 1
         self._hard = HardState(self.term + 1, self.node_id)
         self.role = Role.CANDIDATE
         self.leader_id = None

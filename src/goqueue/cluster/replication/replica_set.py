@@ -140,6 +140,16 @@ class ReplicaSet:
     def progress(self, node: int) -> Progress | None:
         return self._progress.get(node)
 
+    def behind(self, end_offset: int, now_ms: int) -> tuple[int, int]:
+        """Return how many records the slowest replica lacks, and for how long it has lacked some.
+
+        An answer is under way to a follower that has just got everything, so a replica that is in
+        time may seem to be behind for some milliseconds.
+        """
+        slow = [one for one in self._progress.values() if one.durable_offset < end_offset]
+        records = max((end_offset - max(0, one.durable_offset) for one in slow), default=0)
+        return records, max((now_ms - one.caught_up_ms for one in slow), default=0)
+
     def knows(self, node: int, incarnation: bytes) -> bool:
         """Return whether a node has a replica and is alive in this incarnation."""
         return node in self._progress and self._alive.get(node) == incarnation

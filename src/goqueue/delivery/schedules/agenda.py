@@ -33,6 +33,7 @@ from goqueue.delivery.schedules.records import (
     ProducerStates,
     ScheduledMessage,
     is_release,
+    message_size,
     read_key,
     read_message,
     read_move,
@@ -41,7 +42,7 @@ from goqueue.delivery.schedules.records import (
 from goqueue.delivery.schedules.releases import Intent, TargetKey, read_intent, read_target
 from goqueue.delivery.schedules.timetable import NEVER_MS, Bucket, Timetable
 from goqueue.model.batch import Record
-from goqueue.model.errors import ScheduleReleased, UnknownSchedule
+from goqueue.model.errors import ScheduleReleased, UnknownSchedule, UnsupportedVersion
 from goqueue.storage.disk import Disk
 
 SPARSE_MAX = 8192  # with more entries a page becomes a plain array
@@ -93,6 +94,7 @@ class Agenda:
             target = self._target_number(messages[start])
             self._waiting.add(first + start, stop - start, target)
             self._targets[target].count += stop - start
+            self._targets[target].size += sum(map(message_size, messages[start:stop]))
             start = stop
         self.timetable.add_many(first, [message.due_ms for message in messages])
 
@@ -152,7 +154,10 @@ class Agenda:
             self._land(number)
 
     def replay(self, record: Record) -> None:
-        """Apply one record of the log; raise `CorruptBatch` if it is not valid."""
+        """Apply one record of the log; raise `CorruptBatch` if it is not valid.
+
+        Raise `UnsupportedVersion` for a record of a later release, which must not be skipped.
+        """
         known = read_key(record.key)
         if known is None:
             if not self.replay_source(record):
@@ -175,10 +180,16 @@ class Agenda:
 
     def _replay_intent(self, record: Record) -> None:
         target = read_target(record.key)
-        if target is not None and record.value is not None:
+        if record.value is None:
+            if target is not None:
+                self.intents.pop(target, None)
+        elif target is None:
+            raise UnsupportedVersion(
+                f"A record of the schedules has the unknown key {(record.key or b'')[:20]!r}; "
+                "upgrade this node."
+            )
+        else:
             self.intents[target] = read_intent(record.value)
-        elif target is not None:
-            self.intents.pop(target, None)
 
     def renew_timetable(self) -> None:
         """Replace a damaged timetable by an empty one, to be filled by `refile`."""
@@ -238,6 +249,16 @@ class Agenda:
             counts[target.topic] = counts.get(target.topic, 0) + target.count
         return counts
 
+    def sizes(self) -> dict[str, int]:
+        """How many bytes the waiting messages have, by topic.
+
+        Which of them have ended is not remembered, so each takes with it the average of its topic.
+        """
+        sizes: dict[str, int] = {}
+        for target in self._targets.values():
+            sizes[target.topic] = sizes.get(target.topic, 0) + target.size
+        return sizes
+
     def blocks(self, from_ms: int, until_ms: int) -> Iterator[tuple[int, Iterator[array[int]]]]:
         """Return entries of a time range, as `Timetable.sources`, without those in flight."""
         return self.timetable.sources(from_ms, until_ms)
@@ -294,7 +315,7 @@ class Agenda:
             waiting=self._waiting.state(),
             released=self._released.state(),
             targets={
-                number: Target(one.topic, one.topic_id, one.count)
+                number: Target(one.topic, one.topic_id, one.count, one.size)
                 for number, one in self._targets.items()
             },
             moved=dict(self.moved),
@@ -336,6 +357,7 @@ class Agenda:
 
     def _forget(self, number: int, count: int) -> None:
         target = self._targets[number]
+        target.size -= target.size * count // target.count
         target.count -= count
         if not target.count:
             del self._targets[number]

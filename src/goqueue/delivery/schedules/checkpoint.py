@@ -37,6 +37,7 @@ class Target(msgspec.Struct, array_like=True):
     topic: str
     topic_id: bytes
     count: int = 0
+    size: int = 0  # bytes of the messages; those that an earlier version has stored count as none
 
 
 class Checkpoint(msgspec.Struct, array_like=True):

@@ -41,6 +41,7 @@ from goqueue.model.errors import (
     FencedProducer,
     OutOfOrderSequence,
     TransactionAbortable,
+    UnsupportedVersion,
 )
 from goqueue.model.names import ProducerIdentity
 
@@ -104,6 +105,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(ScheduledMessage).decode
 
 
+def message_size(message: ScheduledMessage) -> int:
+    """Return the bytes of a message: its key, its value and its headers."""
+    size = len(message.value or b"") + len(message.key or b"")
+    for name, value in message.headers:
+        size += len(name) + len(value or b"")
+    return size
+
+
 def number_key(number: int) -> bytes:
     return _NUMBER.pack(number)
 
@@ -136,9 +145,16 @@ def read_key(key: bytes | None) -> tuple[int, bool] | None:
     return _NUMBER.unpack_from(key)[0], is_move
 
 
-def read_message(value: bytes) -> ScheduledMessage:
+def check_version(value: bytes, what: str) -> None:
+    """Raise unless a value has the known version; one of a later release is not damaged."""
+    if value[:1] > VERSION:
+        raise UnsupportedVersion.of_record(what, version=value[0], known=VERSION[0])
     if value[:1] != VERSION:
-        raise CorruptBatch(f"A scheduled message has the unknown version {value[:1].hex()}.")
+        raise CorruptBatch(f"{what} has the unknown version {value[:1].hex()}.")
+
+
+def read_message(value: bytes) -> ScheduledMessage:
+    check_version(value, "A scheduled message")
     try:
         return _decode_message(value[1:])
     except msgspec.DecodeError as error:
@@ -147,7 +163,8 @@ def read_message(value: bytes) -> ScheduledMessage:
 
 def read_move(value: bytes) -> int:
     """Return the new due time in a record."""
-    if len(value) != _MOVE.size or value[:1] != VERSION:
+    check_version(value, "The new due time of a scheduled message")
+    if len(value) != _MOVE.size:
         raise CorruptBatch("The new due time of a scheduled message cannot be decoded.")
     due_ms: int = _MOVE.unpack(value)[1]
     return due_ms
@@ -464,8 +481,7 @@ def replay_source(record: Record, producers: ProducerStates, epochs: LeaderEpoch
 
 
 def _read_producer(value: bytes) -> ProducerState:
-    if value[:1] != VERSION:
-        raise CorruptBatch(f"A producer's state has the unknown version {value[:1].hex()}.")
+    check_version(value, "The state of a producer of delayed records")
     try:
         return _decode_producer(value[1:])
     except msgspec.DecodeError as error:
@@ -473,7 +489,8 @@ def _read_producer(value: bytes) -> ProducerState:
 
 
 def _read_leader_epoch(value: bytes) -> int:
-    if len(value) != _LEADER_VALUE.size or value[:1] != VERSION:
+    check_version(value, "The leader epoch of a partition")
+    if len(value) != _LEADER_VALUE.size:
         raise CorruptBatch("The leader epoch of a partition cannot be decoded.")
     epoch: int = _LEADER_VALUE.unpack(value)[1]
     return epoch

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from zlib import crc32
 
 import msgspec
 
+from goqueue.delivery.schedules.records import VERSION, check_version
 from goqueue.model.attributes import SCHEDULE_ID_HEADER
 from goqueue.model.batch import Header, Record, varint
 from goqueue.model.errors import CorruptBatch, UnknownSchedule
@@ -41,7 +43,6 @@ _NULL = b"\x01"
 _ID_NAME = varint(len(SCHEDULE_ID_HEADER)) + SCHEDULE_ID_HEADER.encode() + varint(ID_CHARACTERS)
 
 _INTENT_PREFIX = b"lane"
-_INTENT_VERSION = b"\x01"
 _INTENT_KEY = struct.Struct(">4s16si")
 
 # Lateness: each millisecond has its own bin up to a quarter of a second; beyond that every doubling
@@ -160,7 +161,7 @@ _decode_intent = msgspec.msgpack.Decoder(Intent).decode
 
 
 def intent_record(intent: Intent, now_ms: int) -> Record:
-    return Record(_intent_key(intent.target), _INTENT_VERSION + _encode(intent), (), now_ms)
+    return Record(_intent_key(intent.target), VERSION + _encode(intent), (), now_ms)
 
 
 def no_intent_record(target: TargetKey, now_ms: int) -> Record:
@@ -177,8 +178,7 @@ def read_target(key: bytes | None) -> TargetKey | None:
 
 
 def read_intent(value: bytes) -> Intent:
-    if value[:1] != _INTENT_VERSION:
-        raise CorruptBatch(f"A release intent has the unknown version {value[:1].hex()}.")
+    check_version(value, "A release intent")
     try:
         return _decode_intent(value[1:])
     except msgspec.DecodeError as error:
@@ -195,9 +195,10 @@ def _intent_key(target: TargetKey) -> bytes:
 class Lateness:
     """A histogram of release delays since the node started, of constant size."""
 
-    __slots__ = ("_counts", "max_ms", "total")
+    __slots__ = ("_counts", "max_ms", "sum_ms", "total")
 
     def __init__(self) -> None:
+        self.sum_ms = 0
         self._counts = [0] * (_EXACT_MS + _DOUBLINGS * _STEPS)
         self.total = 0
         self.max_ms = 0
@@ -210,7 +211,16 @@ class Lateness:
                 max_ms = late_ms
             counts[late_ms if 0 <= late_ms < _EXACT_MS else _step(late_ms)] += 1
             self.total += 1
+            self.sum_ms += late_ms if late_ms > 0 else 0
         self.max_ms = max_ms
+
+    def buckets(self, bounds_ms: Sequence[float]) -> list[int]:
+        """Return the counts between these bounds, and beyond the last, as exact as the bins."""
+        found = [0] * (len(bounds_ms) + 1)
+        for step, count in enumerate(self._counts):
+            if count:
+                found[bisect_left(bounds_ms, _step_end_ms(step))] += count
+        return found
 
     def percentile_ms(self, percent: float) -> int:
         """The lateness that `percent` of the messages did not exceed; 0 if there are none."""

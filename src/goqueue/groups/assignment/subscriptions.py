@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from goqueue.groups.limits import REGEX_MEMORY_BYTES_MAX
 from goqueue.model.errors import InvalidRegularExpression
 from goqueue.model.tenants import prefix_of
@@ -37,6 +35,9 @@ class TopicRegex:
 @lru_cache(maxsize=1_024)
 def compile_regex(text: str) -> Any:
     """Compile a member's expression, which RE2 runs in linear time in any case."""
+    # Imported here, because few groups subscribe by a pattern, and it takes some megabytes.
+    import re2
+
     options = re2.Options()
     options.max_mem = REGEX_MEMORY_BYTES_MAX
     options.log_errors = False

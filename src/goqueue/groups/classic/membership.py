@@ -8,6 +8,8 @@ where eager ones use one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from goqueue.groups.calls import (
     CommitOffsets,
     Heartbeat,
@@ -41,7 +43,7 @@ from goqueue.model.errors import (
     MemberIdRequired,
     UnknownMember,
 )
-from goqueue.model.tenants import prefix_of
+from goqueue.model.tenants import name_beside, prefix_of
 
 
 class ClassicMembership:
@@ -71,6 +73,10 @@ class ClassicMembership:
     @property
     def is_idle(self) -> bool:
         return not self.roster.members and not self.rebalance.pending
+
+    @property
+    def member_count(self) -> int:
+        return len(self.roster.members)
 
     def close(self, error: GoQueueError) -> None:
         self.rebalance.close(error)
@@ -151,6 +157,12 @@ class ClassicMembership:
         # Members name topics as their clients see them.
         plain = topic.removeprefix(prefix_of(self.group.group_id))
         return self.rebalance.subscribed is None or plain in self.rebalance.subscribed
+
+    def topics_read(self) -> Collection[str]:
+        if self.state is GroupState.EMPTY:
+            return ()
+        named = self.rebalance.subscribed or ()
+        return set(filter(None, (name_beside(self.group.group_id, one) for one in named)))
 
     def describe(self) -> GroupDescription:
         protocol_name = self.rebalance.protocol_name if self.state is GroupState.STABLE else ""

@@ -5,6 +5,8 @@ Classic members may be in such a group as well; their calls are in `classic_memb
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from goqueue.groups.assignment.assignors import SERVER_ASSIGNORS
 from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partitions
 from goqueue.groups.assignment.subscriptions import compile_regex
@@ -67,6 +69,10 @@ class ConsumerMembership:
     def is_idle(self) -> bool:
         return not self.reconciler.members
 
+    @property
+    def member_count(self) -> int:
+        return len(self.reconciler.members)
+
     def close(self, error: GoQueueError) -> None:
         # No call of these members ever waits, so there is none to complete with the error.
         self.reconciler.close()
@@ -119,6 +125,9 @@ class ConsumerMembership:
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.reconciler.topics and bool(self.reconciler.members)
+
+    def topics_read(self) -> Collection[str]:
+        return self.reconciler.topics if self.reconciler.members else ()
 
     def describe(self) -> GroupDescription:
         return GroupDescription(

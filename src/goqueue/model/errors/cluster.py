@@ -20,6 +20,13 @@ class NoOwner(GoQueueError):
         super().__init__("The resource is moving to another node; nothing was done. Retry.")
 
 
+class UpgradeInProgress(GoQueueError):
+    """A node of an older release must answer, or the feature level of the cluster is too low."""
+
+    code = "upgrade_in_progress"
+    retryable = True
+
+
 class NotController(GoQueueError):
     """Another node is the active controller; `controller` is -1 if it is unknown."""
 

@@ -90,6 +90,18 @@ class StaleReceipt(GoQueueError):
         )
 
 
+class InvalidRecordState(GoQueueError):
+    """A member of a share group does not hold a record that it acknowledged."""
+
+    code = "invalid_record_state"
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(
+            f"The record at offset {offset} is not held by this member: it was settled, its lock "
+            "expired, or the group was reset. If it is not done, it will be delivered again."
+        )
+
+
 class DeadLettering(GoQueueError):
     """The message is being moved to the dead-letter topic, and is not there yet."""
 
@@ -104,6 +116,12 @@ class CorruptDeliveryState(GoQueueError):
     """A record of the delivery journal that cannot be read."""
 
     code = "corrupt_delivery_state"
+
+
+class CorruptJourney(GoQueueError):
+    """A record of the journal of journeys that cannot be read."""
+
+    code = "corrupt_journey"
 
 
 class UnknownRedrive(GoQueueError):

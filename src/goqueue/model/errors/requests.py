@@ -32,10 +32,27 @@ class RequestTooLarge(MalformedRequest):
 class UnsupportedVersion(GoQueueError):
     code = "unsupported_version"
 
+    @classmethod
+    def of_record(cls, what: str, *, version: int, known: int) -> UnsupportedVersion:
+        """Return the error for a stored record of a later release, which must not be skipped."""
+        return cls(
+            f"{what} has version {version}, and this node supports versions up to {known}; "
+            "upgrade this node."
+        )
+
 
 class RequestTimedOut(GoQueueError):
     code = "request_timed_out"
     retryable = True
+
+
+class MetricsDisabled(GoQueueError):
+    """The settings of the node switch its metrics off."""
+
+    code = "metrics_disabled"
+
+    def __init__(self) -> None:
+        super().__init__("This node has no metrics; set metrics.enabled and restart it.")
 
 
 class LimitReached(GoQueueError):
@@ -52,3 +69,28 @@ class UnknownFetchSession(GoQueueError):
 class InvalidFetchSessionEpoch(GoQueueError):
     code = "invalid_fetch_session_epoch"
     retryable = True
+
+
+class UnknownShareSession(GoQueueError):
+    code = "unknown_share_session"
+    retryable = True
+
+
+class InvalidShareSessionEpoch(GoQueueError):
+    code = "invalid_share_session_epoch"
+    retryable = True
+
+
+class ShareSessionLimitReached(GoQueueError):
+    code = "share_session_limit_reached"
+    retryable = True
+
+
+class UnknownReport(GoQueueError):
+    code = "unknown_report"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is no report {name[:200]!r} that can be read; the list of reports shows those "
+            "there are."
+        )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from goqueue.model.errors import InvalidQuota
 from goqueue.model.quotas.entities import (
     CLIENTS_AND_TENANTS,
+    DEFAULT_NAME,
     IP,
     TENANT,
     TENANTS,
@@ -16,6 +17,7 @@ from goqueue.model.quotas.entities import (
     Entity,
     Form,
     form_of,
+    tenant_entity,
 )
 
 VALUE_MAX: Final = float(1 << 53)  # numbers up to it are exact
@@ -46,6 +48,29 @@ PARTITIONS: Final = "partitions"
 GROUPS: Final = "groups"
 SCHEDULED: Final = "scheduled_messages"
 IN_FLIGHT: Final = "in_flight_messages"
+USERS: Final = "users"
+KEYS: Final = "keys"
+RULES: Final = "rules"
+ROLES: Final = "roles"
+SCHEMA_VERSIONS: Final = "schema_versions"
+SCHEMA_BYTES: Final = "schema_bytes"
+CONTEXTS: Final = "contexts"
+SCHEMA_SETTINGS: Final = "schema_settings"
+TRANSACTIONAL_IDS: Final = "transactional_ids"
+
+# What the whole cluster, or a node, has room for. A tenant other than the default one that has no
+# limit of its own may use a tenth, so that none can use up what all share.
+SHARED: Final[dict[str, int]] = {
+    USERS: 10_000,
+    KEYS: 10_000,
+    RULES: 10_000,
+    ROLES: 1_000,
+    SCHEMA_VERSIONS: 20_000,
+    SCHEMA_BYTES: 26_843_545,
+    CONTEXTS: 1_000,
+    SCHEMA_SETTINGS: 10_000,
+    TRANSACTIONAL_IDS: 10_000,
+}
 
 
 def _rate(name: str, text: str, *, is_whole: bool = True) -> LimitKind:
@@ -69,7 +94,12 @@ LIMITS: Final[Mapping[str, LimitKind]] = {
             "Share of the time of each node's event loop, in percent.",
             is_whole=False,
         ),
-        _rate(MUTATIONS, "Partitions created or deleted per second.", is_whole=False),
+        _rate(
+            MUTATIONS,
+            "Partitions created or deleted, and changes of users, keys, rules, roles and schemas, "
+            "per second.",
+            is_whole=False,
+        ),
         LimitKind(
             NEW_CONNECTIONS,
             frozenset({(IP,)}),
@@ -90,8 +120,31 @@ LIMITS: Final[Mapping[str, LimitKind]] = {
         _count(GROUPS, "Stream groups and queue groups."),
         _count(SCHEDULED, "Delayed messages that are not due yet."),
         _count(IN_FLIGHT, "Messages that are leased to consumers of queue groups."),
+        _count(USERS, "Users."),
+        _count(KEYS, "API keys and access keys of all users."),
+        _count(RULES, "Rules of access control."),
+        _count(ROLES, "Roles."),
+        _count(SCHEMA_VERSIONS, "Versions of all subjects."),
+        _count(SCHEMA_BYTES, "Characters of all schemas."),
+        _count(CONTEXTS, "Contexts of subjects, which are never deleted."),
+        _count(SCHEMA_SETTINGS, "Subjects and contexts with settings or a mode of their own."),
+        _count(TRANSACTIONAL_IDS, "Transactional ids that have not expired."),
     )
 }
+
+
+def tenant_limit(
+    of_entity: Callable[[Entity], Mapping[str, float] | None], tenant: str, limit: str
+) -> float | None:
+    """Return a limit of a tenant: its own, the default of tenants, or its share of what all have.
+
+    None if there is none. `of_entity` returns the limits that are set for an entity.
+    """
+    for name in (tenant, DEFAULT_NAME):
+        limits = of_entity(tenant_entity(name))
+        if limits is not None and limit in limits:
+            return limits[limit]
+    return SHARED.get(limit) if tenant else None
 
 
 def check_limits(entity: Entity, limits: Mapping[str, float | None]) -> None:

@@ -16,8 +16,15 @@ from goqueue.config import SecuritySettings, Settings
 from goqueue.config.security import NO_CERTIFICATES, REQUIRED
 from goqueue.runtime.tls.expiry import not_after_ms
 from goqueue.runtime.tls.files import WatchedFiles, check_files, load_pair
+from goqueue.runtime.tls.revocations import (
+    Revocations,
+    check_lists,
+    check_revocations,
+    read_revocations,
+)
 
 HTTP_PROTOCOL = "http/1.1"
+GRPC_PROTOCOL = "h2"
 # For TLS 1.2: forward secrecy and authenticated encryption. Those of TLS 1.3 are all of this kind.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
@@ -27,14 +34,17 @@ class _Loaded(NamedTuple):
 
     plain: ssl.SSLContext  # for protocols without a name in ALPN
     http: ssl.SSLContext
+    grpc: ssl.SSLContext
     not_after_ms: int
+    revocations: Revocations
 
 
 class ClientTls:
     """The certificate that clients see, and the authorities of theirs.
 
     The files are checked for changes before each connection, so that new certificates need no
-    restart. Open connections are not affected.
+    restart. Open connections are not affected, but for those of certificates that a new revocation
+    list names.
     """
 
     def __init__(self, settings: SecuritySettings) -> None:
@@ -44,16 +54,22 @@ class ClientTls:
         self._certificate, self._key = certificate, key
         self._client_auth = settings.tls_client_auth
         self._authorities: Path | None = None
+        self._lists: Path | None = None
         trusted: dict[str, Path] = {}
+        lists: dict[str, Path] = {}
         if self._client_auth != NO_CERTIFICATES:
             assert settings.tls_client_authorities is not None
             self._authorities = settings.tls_client_authorities
             trusted = {"security.tls_client_authorities": self._authorities}
+            self._lists = settings.tls_revocation_lists
+            if self._lists is not None:
+                lists = {"security.tls_revocation_lists": self._lists}
             # Loaded now: loading it takes long, and it reads the first certificate that comes.
             importlib.import_module("cryptography.x509")
         own = {"security.tls_certificate": certificate, "security.tls_key": key}
         check_files(own, trusted)
-        self._files = WatchedFiles(own | trusted, self._load, "TLS of clients")
+        check_lists(lists)
+        self._files = WatchedFiles(own | trusted | lists, self._load, "TLS of clients")
 
     @classmethod
     def of(cls, settings: Settings) -> ClientTls | None:
@@ -66,6 +82,10 @@ class ClientTls:
         """Return when the current certificate, or another one of its chain, expires."""
         return self._files.current().not_after_ms
 
+    def revocations(self) -> Revocations:
+        """Return which certificates are revoked now."""
+        return self._files.current().revocations
+
     def accept(self, accepted: socket.socket) -> ssl.SSLSocket:
         """Wrap the socket of an accepted connection, before the handshake."""
         return _wrap(self._files.current().plain, accepted)
@@ -74,10 +94,16 @@ class ClientTls:
         """Wrap it for HTTP, which has a name in ALPN."""
         return _wrap(self._files.current().http, accepted)
 
+    def accept_grpc(self, accepted: socket.socket) -> ssl.SSLSocket:
+        """Wrap it for gRPC, which is carried by HTTP/2."""
+        return _wrap(self._files.current().grpc, accepted)
+
     def _load(self) -> _Loaded:
-        plain, http = self._context(), self._context()
+        plain, http, grpc = self._context(), self._context(), self._context()
         http.set_alpn_protocols([HTTP_PROTOCOL])
-        return _Loaded(plain, http, not_after_ms(self._certificate))
+        grpc.set_alpn_protocols([GRPC_PROTOCOL])
+        revocations = read_revocations(self._lists)
+        return _Loaded(plain, http, grpc, not_after_ms(self._certificate), revocations)
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,6 +115,7 @@ class ClientTls:
             is_required = self._client_auth == REQUIRED
             context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
             context.load_verify_locations(cafile=self._authorities)
+            check_revocations(context, self._lists)
             # A resumed session would not be verified again, even by new authorities.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET

@@ -25,8 +25,10 @@ class TlsConnection(SocketConnection):
 
     __slots__ = ()
 
-    def _certificate(self) -> bytes:
+    def certificate(self) -> bytes:
         """The certificate of the other end, which OpenSSL has verified; empty if it sent none."""
+        if self._socket is None:
+            return b""  # It is closed.
         assert isinstance(self._socket, ssl.SSLSocket)
         return self._socket.getpeercert(binary_form=True) or b""
 

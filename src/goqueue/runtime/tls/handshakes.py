@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from goqueue.runtime.tls.files import reason_of
+from goqueue.runtime.tls.revocations import NONE_REVOKED, Revocations
 from goqueue.wire.foreign import protocol_of
 
 # Per iteration of the event loop. One step can take a few milliseconds, with a large RSA key.
@@ -89,6 +90,7 @@ class Tls(NamedTuple):
     pace: Pace
     limits: HandshakeLimits = HandshakeLimits()
     plain_answer: bytes = b""  # to clients that do not use TLS
+    revocations: Callable[[], Revocations] = lambda: NONE_REVOKED
 
 
 class Secured(Protocol):

@@ -17,6 +17,12 @@ from typing import NamedTuple
 from goqueue.config import ClusterSettings
 from goqueue.runtime.tls.expiry import not_after_ms
 from goqueue.runtime.tls.files import WatchedFiles, check_files, load_pair
+from goqueue.runtime.tls.revocations import (
+    Revocations,
+    check_lists,
+    check_revocations,
+    read_revocations,
+)
 
 
 class _Loaded(NamedTuple):
@@ -25,27 +31,40 @@ class _Loaded(NamedTuple):
     server: ssl.SSLContext
     client: ssl.SSLContext
     not_after_ms: int
+    revocations: Revocations
 
 
 class NodeTls:
     """The certificate of this node, and the authorities it trusts.
 
     The files are checked for changes before each connection, so that new certificates need no
-    restart. Open connections are not affected.
+    restart. Open connections are not affected, but for those of certificates that a new revocation
+    list names.
     """
 
     def __init__(
-        self, *, certificate: Path, key: Path, authorities: Path, discovered_as: str = ""
+        self,
+        *,
+        certificate: Path,
+        key: Path,
+        authorities: Path,
+        revocation_lists: Path | None = None,
+        discovered_as: str = "",
     ) -> None:
         """`discovered_as` is the DNS name of discovery, which certificates must then contain."""
         self._certificate = certificate
         self._key = key
         self._authorities = authorities
+        self._lists = revocation_lists
         self._discovered_as = discovered_as
         own = {"cluster.tls_certificate": certificate, "cluster.tls_key": key}
         trusted = {"cluster.tls_authorities": authorities}
         check_files(own, trusted)
-        self._contexts = WatchedFiles(own | trusted, self._load, "TLS between nodes")
+        lists: dict[str, Path] = {}
+        if revocation_lists is not None:
+            lists = {"cluster.tls_revocation_lists": revocation_lists}
+        check_lists(lists)
+        self._contexts = WatchedFiles(own | trusted | lists, self._load, "TLS between nodes")
 
     @classmethod
     def of(cls, settings: ClusterSettings) -> NodeTls | None:
@@ -55,7 +74,13 @@ class NodeTls:
         if certificate is None or key is None or authorities is None:
             return None
         name = "" if settings.discovery is None else settings.discovery.host
-        return cls(certificate=certificate, key=key, authorities=authorities, discovered_as=name)
+        return cls(
+            certificate=certificate,
+            key=key,
+            authorities=authorities,
+            revocation_lists=settings.tls_revocation_lists,
+            discovered_as=name,
+        )
 
     def accept(self, accepted: socket.socket) -> ssl.SSLSocket:
         """Wrap the socket of an accepted connection, before the handshake."""
@@ -79,6 +104,10 @@ class NodeTls:
         """Return when the current certificate, or another one of its chain, expires."""
         return self._contexts.current().not_after_ms
 
+    def revocations(self) -> Revocations:
+        """Return which certificates are revoked now."""
+        return self._contexts.current().revocations
+
     def name_of(self, host: str) -> str:
         """The name that the certificate of the node at a host must contain.
 
@@ -95,7 +124,9 @@ class NodeTls:
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             load_pair(context, self._certificate, self._key)
             context.load_verify_locations(cafile=self._authorities)
-        return _Loaded(server, client, not_after_ms(self._certificate))
+            check_revocations(context, self._lists)
+        revocations = read_revocations(self._lists)
+        return _Loaded(server, client, not_after_ms(self._certificate), revocations)
 
 
 async def shake_hands(loop: asyncio.AbstractEventLoop, wrapped: ssl.SSLSocket) -> None:

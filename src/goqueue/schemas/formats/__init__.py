@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from goqueue.schemas.formats.interface import (
     SCHEMA_BYTES_MAX,
     SCHEMA_DEPTH_MAX,
+    Decode,
+    Encode,
     Reference,
     ResolvedReference,
     Schema,
@@ -28,14 +30,19 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA_BYTES_MAX",
     "SCHEMA_DEPTH_MAX",
+    "Decode",
+    "Encode",
     "Reference",
     "ResolvedReference",
     "Schema",
     "SchemaKind",
     "SchemaViolation",
     "Validate",
+    "decoder",
+    "encoder",
     "incompatibilities",
     "parse",
+    "protobuf_message_indexes",
     "protobuf_serialized",
     "protobuf_validator",
     "record_name",
@@ -87,6 +94,25 @@ def protobuf_validator(schema: Schema, message_indexes: Sequence[int]) -> Valida
     return cast("ProtobufSchema", schema).validator(message_indexes)
 
 
+def encoder(schema: Schema, message_indexes: Sequence[int] = (0,)) -> Encode:
+    """A function that makes payloads, without framing, of JSON; `SchemaViolation` if it does not
+    conform.
+
+    For Protobuf, the indexes select the message.
+    """
+    return cast(_Parsed, schema).encoder(message_indexes)
+
+
+def decoder(schema: Schema, message_indexes: Sequence[int] = (0,)) -> Decode:
+    """A function that shows payloads, without framing, as JSON on one line."""
+    return cast(_Parsed, schema).decoder(message_indexes)
+
+
+def protobuf_message_indexes(schema: Schema, name: str) -> tuple[int, ...]:
+    """The indexes of a message of the file, by its name; `SchemaViolation` if there is none."""
+    return cast("ProtobufSchema", schema).message_indexes(name)
+
+
 def record_name(schema: Schema, message_indexes: Sequence[int] = (0,)) -> str:
     """The full name that record strategies use as a subject.
 
@@ -107,5 +133,9 @@ class _Parsed(Schema, Protocol):
     def incompatibilities(self, writer: Any) -> list[str]: ...
 
     def validator(self) -> Validate: ...
+
+    def encoder(self, message_indexes: Sequence[int]) -> Encode: ...
+
+    def decoder(self, message_indexes: Sequence[int]) -> Decode: ...
 
     def record_name(self, message_indexes: Sequence[int]) -> str: ...

@@ -63,6 +63,9 @@ class Schema(Protocol):
 
 
 Validate = Callable[[bytes | memoryview], None]
+# A payload without framing from JSON, and JSON from such a payload. Both raise `SchemaViolation`.
+Encode = Callable[[bytes], bytes]
+Decode = Callable[[bytes | memoryview], bytes]
 
 
 class SchemaViolation(Exception):

@@ -10,7 +10,11 @@ import json
 import re
 
 from goqueue.model.errors import InvalidSchema
-from goqueue.schemas.formats.interface import SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX
+from goqueue.schemas.formats.interface import (
+    SCHEMA_BYTES_MAX,
+    SCHEMA_DEPTH_MAX,
+    SchemaViolation,
+)
 
 # An unterminated string is matched as a whole, or each quote in it would begin another search.
 _MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
@@ -62,6 +66,21 @@ def read(text: str) -> object:
     return document
 
 
+def read_value(text: bytes) -> object:
+    """Parse a payload that a person has written, or raise `SchemaViolation`."""
+    try:
+        decoded = text.decode()
+        if depth_of(decoded) > SCHEMA_DEPTH_MAX:
+            raise SchemaViolation("$", f"it is nested more than {SCHEMA_DEPTH_MAX} levels deep")
+        value: object = json.loads(decoded, parse_constant=_refuse_number)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise SchemaViolation("$", f"it is not JSON: {error.msg} at {where}") from None
+    except ValueError as error:  # bytes that are not UTF-8, or a number of thousands of digits
+        raise SchemaViolation("$", f"it is not JSON: {error}") from None
+    return value
+
+
 def write(document: object, *, is_sorted: bool = False) -> str:
     """The canonical compact form of a document."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, sort_keys=is_sorted)
@@ -80,6 +99,10 @@ def _integer(digits: str) -> int:
     if len(digits) > _INTEGER_DIGITS_MAX:
         raise InvalidSchema(f"The schema has an integer of {len(digits)} digits.")
     return int(digits)
+
+
+def _refuse_number(name: str) -> object:
+    raise SchemaViolation("$", f"it is not JSON: {name} is no JSON number")
 
 
 def _refuse_constant(name: str) -> object:

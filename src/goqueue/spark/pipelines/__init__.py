@@ -7,6 +7,13 @@ the progress of a pipeline is in files beside its data.
 from goqueue.spark.pipelines.archive_reading import ArchiveCheck, read_archive, verify_archive
 from goqueue.spark.pipelines.archiving import ArchiveResult, archive
 from goqueue.spark.pipelines.compacting import CompactResult, compact, latest_per_key
+from goqueue.spark.pipelines.journeys.results import JourneysResult
+from goqueue.spark.pipelines.journeys.results import read_result as read_journeys
+from goqueue.spark.pipelines.journeys.running import (
+    JourneysQuery,
+    audit_journeys,
+    journeys_table,
+)
 from goqueue.spark.pipelines.lag_history import (
     Forecast,
     LagSample,
@@ -34,6 +41,8 @@ __all__ = [
     "ArchiveResult",
     "CompactResult",
     "Forecast",
+    "JourneysQuery",
+    "JourneysResult",
     "LagSample",
     "RedistributeResult",
     "RedriveResult",
@@ -42,12 +51,15 @@ __all__ = [
     "TypedResult",
     "append_lag",
     "archive",
+    "audit_journeys",
     "compact",
     "dead_letters",
     "forecast",
+    "journeys_table",
     "lag_history",
     "latest_per_key",
     "read_archive",
+    "read_journeys",
     "read_lag",
     "read_typed",
     "read_undecodable",

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goqueue.client import LogClient
+from goqueue.client.groups import SHARE
 from goqueue.model.errors import InvalidRequest, UnknownGroup
 from goqueue.spark.pipelines.folders import folder_of, write_new
 
@@ -72,7 +73,8 @@ def sample_lag(
     `committed` is where a group continues: a partition without a commit counts from its log start.
     `end` is the offset after the last record, without markers and aborted records.
     """
-    names = groups if groups else [each.name for each in client.groups.list_all()]
+    listed = [] if groups else client.groups.list_all()
+    names = groups or [each.name for each in listed if each.kind != SHARE]
     samples = []
     for name in names:
         try:

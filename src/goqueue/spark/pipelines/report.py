@@ -1,4 +1,4 @@
-"""The report: one HTML page of what was archived, how late, dead letters, and the lag.
+"""The report: one HTML page of archives, lag, dead letters and journeys.
 
 It reads only the output of the other pipelines, so it needs neither Spark nor a broker. All text
 from users is escaped.
@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from goqueue.spark.pipelines.archive_reading import open_archive
 from goqueue.spark.pipelines.copy_progress import all_steps, copied
 from goqueue.spark.pipelines.folders import folder_of, write_over
+from goqueue.spark.pipelines.journeys.page import journey_cards, journeys_part
+from goqueue.spark.pipelines.journeys.results import JourneysResult, read_result
 from goqueue.spark.pipelines.lag_history import Forecast, LagSample, forecast, read_lag
 from goqueue.spark.pipelines.letters import Triage, read_triages
 from goqueue.spark.pipelines.manifests import Archive
@@ -27,13 +30,15 @@ from goqueue.spark.pipelines.plots import (
     show_time,
 )
 from goqueue.spark.pipelines.replaying import PLAN, REPLAYS, ReplayPlan
+from goqueue.spark.pipelines.report_summary import publish_report, summary_of
+from goqueue.spark.pipelines.tables import Cell, counted, show_duration, table
+
+if TYPE_CHECKING:
+    from goqueue.client.http import Client
 
 LINES_MAX = 8  # per plot; those with the largest lag
-ROWS_MAX = 50  # per table on the page
 RUNS_MAX = 200  # per plot; the newest
 _PERCENTILES = (50, 90, 99, 100)
-
-Cell = str | int | float | None
 
 
 def write_report(
@@ -43,16 +48,26 @@ def write_report(
     archives: Sequence[str | Path] = (),
     lag: str | Path | None = None,
     dead_letters: str | Path | None = None,
+    journeys: str | Path | None = None,
     lag_bound: int | None = None,
+    client: Client | None = None,
+    name: str = "",
 ) -> Path:
-    """Write the page; an existing page is replaced."""
+    """Write the page; an existing page is replaced.
+
+    With a client the broker gets its texts and tables too, as the newest report of this name. By
+    default that is the name of the file.
+    """
     held = [open_archive(one) for one in archives]
     samples = read_lag(lag) if lag is not None else []
     triages = read_triages(dead_letters) if dead_letters is not None else []
-    page = report_page(held, samples, triages, now_ms=now_ms, lag_bound=lag_bound)
+    audits = [read_result(journeys)] if journeys is not None else []
+    page = report_page(held, samples, triages, audits, now_ms=now_ms, lag_bound=lag_bound)
     path = Path(file).expanduser().absolute()
     folder_of(path.parent)
     write_over(path, page.encode())
+    if client is not None:
+        publish_report(client, summary_of(page, name=name or path.stem, now_ms=now_ms))
     return path
 
 
@@ -60,20 +75,23 @@ def report_page(
     archives: Sequence[Archive],
     samples: Sequence[LagSample],
     triages: Sequence[Triage],
+    audits: Sequence[JourneysResult] = (),
     *,
     now_ms: int,
     lag_bound: int | None = None,
 ) -> str:
     """Return the text of the page."""
     parts = [f'<h1>GoQueue pipelines</h1><p class="none">{show_time(now_ms)} UTC</p>']
-    if archives or samples or triages:
-        parts.append(_cards(archives, samples, triages))
+    if archives or samples or triages or audits:
+        parts.append(_cards(archives, samples, triages, audits))
     for held in archives:
         parts += _archive_part(held)
     if samples:
         parts += _lag_part(samples, forecast(samples, bound=lag_bound))
     for triage in triages:
         parts += _dead_letter_part(triage)
+    for audit in audits:
+        parts += journeys_part(audit)
     if len(parts) == 1:
         parts.append("<p>Nothing was named to report on.</p>")
     return _PAGE.replace("{body}", "\n".join(parts))
@@ -83,7 +101,10 @@ def report_page(
 
 
 def _cards(
-    archives: Sequence[Archive], samples: Sequence[LagSample], triages: Sequence[Triage]
+    archives: Sequence[Archive],
+    samples: Sequence[LagSample],
+    triages: Sequence[Triage],
+    audits: Sequence[JourneysResult],
 ) -> str:
     """Return the totals of the page, in large type."""
     cards: list[tuple[str, str]] = []
@@ -100,6 +121,7 @@ def _cards(
     if triages:
         letters = sum(map(_letters, triages))
         cards.append((f"{letters:,}", "dead letter" if letters == 1 else "dead letters"))
+    cards += [card for audit in audits for card in journey_cards(audit)]
     shown = "".join(f"<div><b>{escape(sum_)}</b>{escape(what)}</div>" for sum_, what in cards)
     return f'<div class="cards">{shown}</div>'
 
@@ -126,20 +148,16 @@ def _archive_part(held: Archive) -> list[str]:
     return [
         f"<h2>Archive {escape(held.folder.name)}</h2>",
         f'<p class="none">{escape(str(held.folder))}</p>',
-        f"<p>{_counted(held.digest.records, 'record')} in {_counted(len(files), 'file')}, "
-        f"{show_size(sum(file.bytes for file in files))}, {_counted(len(manifests), 'run')}.</p>",
+        f"<p>{counted(held.digest.records, 'record')} in {counted(len(files), 'file')}, "
+        f"{show_size(sum(file.bytes for file in files))}, {counted(len(manifests), 'run')}.</p>",
         "<h3>Records per run</h3>",
         bars(by_run[-RUNS_MAX:], what="records"),
         "<h3>By topic</h3>",
-        _table(("topic", "records", "size", "from", "to"), _topic_rows(held)),
+        table(("topic", "records", "size", "from", "to"), _topic_rows(held)),
         *_latency_part(held),
         *_losses_part(held),
         *_replay_part(held),
     ]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _topic_rows(held: Archive) -> list[tuple[Cell, ...]]:
@@ -174,7 +192,7 @@ def _latency_part(held: Archive) -> list[str]:
     return [
         "<h3>From timestamp to archive</h3>",
         bars(shown, what="records"),
-        _table(("records", "latency"), rows),
+        table(("records", "latency"), rows),
     ]
 
 
@@ -182,12 +200,12 @@ def _losses_part(held: Archive) -> list[str]:
     rows: list[tuple[Cell, ...]] = [
         (show_time(one.committed_at_ms), loss) for one in held.manifests for loss in one.losses
     ]
-    return ["<h3>Lost before it was archived</h3>", _table(("run", "loss"), rows)] if rows else []
+    return ["<h3>Lost before it was archived</h3>", table(("run", "loss"), rows)] if rows else []
 
 
 def _replay_part(held: Archive) -> list[str]:
     rows: list[tuple[Cell, ...]] = list(_replays(held))
-    return ["<h3>Replays</h3>", _table(("run", "into", "records"), rows)] if rows else []
+    return ["<h3>Replays</h3>", table(("run", "into", "records"), rows)] if rows else []
 
 
 def _replays(held: Archive) -> list[tuple[str, str, int]]:
@@ -209,13 +227,6 @@ def percentile_ms(counts: Sequence[int], percent: float) -> int:
         if seen >= wanted:
             return 1 << number
     return 1 << len(counts)
-
-
-def show_duration(duration_ms: int) -> str:
-    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
-        if duration_ms >= size:
-            return f"{duration_ms / size:.3g} {unit}"
-    return f"{duration_ms} ms"
 
 
 def _sums(rows: Iterable[Sequence[int]]) -> list[int]:
@@ -244,7 +255,7 @@ def _lag_part(samples: Sequence[LagSample], forecasts: Sequence[Forecast]) -> li
         for one in sorted(forecasts, key=lambda each: -each.last.lag)
     ]
     names = ("group", "partition", "lag", "in /s", "out /s", "gone at", "bound at")
-    return ["<h2>Lag</h2>", lines(lag_series(samples), what="records"), _table(names, rows)]
+    return ["<h2>Lag</h2>", lines(lag_series(samples), what="records"), table(names, rows)]
 
 
 def lag_series(samples: Sequence[LagSample]) -> Mapping[str, list[tuple[int, float]]]:
@@ -274,7 +285,7 @@ def _dead_letter_part(triage: Triage) -> list[str]:
         cells: list[tuple[Cell, ...]] = [
             (row.what, row.letters, _moment(row.first_ms), _moment(row.last_ms)) for row in rows
         ]
-        parts += [f"<h3>By {escape(by)}</h3>", _table((by, "letters", "first", "last"), cells)]
+        parts += [f"<h3>By {escape(by)}</h3>", table((by, "letters", "first", "last"), cells)]
     return parts
 
 
@@ -283,31 +294,6 @@ def _moment(time_ms: int | None) -> str | None:
 
 
 # The page
-
-
-def _table(names: Sequence[str], rows: Sequence[tuple[Cell, ...]]) -> str:
-    shown = rows[:ROWS_MAX]
-    # A column of numbers is right-aligned, including its name.
-    are_numbers = [
-        any(isinstance(row[at], int | float) for row in shown) for at in range(len(names))
-    ]
-    head = "".join(
-        f"<th{_alignment(is_number)}>{escape(name)}</th>"
-        for name, is_number in zip(names, are_numbers, strict=True)
-    )
-    body = "".join(f"<tr>{''.join(map(_cell, row, are_numbers))}</tr>" for row in shown)
-    more = len(rows) - ROWS_MAX
-    note = f'<p class="none">and {more:,} more</p>' if more > 0 else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
-
-
-def _alignment(is_number: bool) -> str:
-    return ' class="number"' if is_number else ""
-
-
-def _cell(value: Cell, is_number: bool) -> str:
-    text = f"{value:,}" if isinstance(value, int | float) else value
-    return f"<td{_alignment(is_number)}>{escape('-' if text is None else text)}</td>"
 
 
 _PAGE = """<!doctype html>
@@ -337,6 +323,11 @@ margin:1.5rem 0}
 .cards div{background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:.6rem .9rem;color:var(--soft);font-size:13px}
 .cards b{display:block;font-size:1.4rem;color:var(--ink);font-variant-numeric:tabular-nums}
+.wide{overflow-x:auto}
+.wide td,.wide th{white-space:nowrap;overflow-wrap:normal}
+.wide .number{width:auto;padding-right:1rem}
+details{margin:.6rem 0}
+summary{cursor:pointer}
 .legend{font-size:13px;color:var(--soft)}
 .legend span{margin-right:1rem}
 .legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:2px;margin-right:.35rem}

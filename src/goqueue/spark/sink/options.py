@@ -23,12 +23,18 @@ _NAMES = (
     "compression",
     "delivery",
     "http.address",
+    "includeHeaders",
     "kafka.bootstrap.servers",
     "kafka.compression.type",
     "topic",
     "transactionTimeout",
     *ACCESS_NAMES,
 )
+# Producer options that Kafka's own sink refuses too.
+_DECIDED_HERE = {
+    "kafka.key.serializer": "keys are bytes or text; convert the column",
+    "kafka.value.serializer": "values are bytes or text; convert the column",
+}
 _CODECS = tuple(one.name.lower() for one in Compression)
 
 
@@ -47,7 +53,9 @@ class WriteOptions:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Parse the options of a sink; all errors are reported in one `InvalidRequest`."""
-    reader = OptionReader(options, _NAMES)
+    reader = OptionReader(options, _NAMES, decided_here=_DECIDED_HERE)
+    # Without effect, as in Kafka's own sink: what writes headers is the column of that name.
+    reader.flag("includeHeaders", default=False)
     topic = reader.text("topic")
     if topic is not None:
         try:

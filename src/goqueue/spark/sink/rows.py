@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.types import (
     BinaryType,
     ByteType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     ShortType,
@@ -35,7 +37,7 @@ _KINDS: dict[str, tuple[type[DataType], ...]] = {
     "value": _DATA,
     "headers": (ArrayType,),
     "partition": _NUMBER,
-    "timestamp": _MOMENT,
+    "timestamp": (*_MOMENT, DoubleType),
     "priority": (StringType, *_NUMBER),
     "deliver_at": _MOMENT,
 }
@@ -45,30 +47,38 @@ _SAID = {
     "value": "binary or a string",
     "headers": "array<struct<key: string, value: binary>>",
     "partition": "a whole number",
-    "timestamp": "a timestamp, or milliseconds since 1970 as a long",
+    "timestamp": "a timestamp, milliseconds since 1970 as a long, or seconds as a double",
     "priority": "a name such as 'high', or a number from 0 to 4",
     "deliver_at": "a timestamp, or milliseconds since 1970 as a long",
 }
-
+# Spark's own Kafka sink ignores columns that it does not know, so that what was read from a topic
+# can be written as it is. These two it does not have: misspelled, they would have no effect.
+_OWN = ("priority", "deliver_at")
+_LIKENESS_MIN = 0.8
 
 _WIDE_TYPES = (pa.large_binary(), pa.large_string())
 _DATA_TYPES = (pa.binary(), pa.string(), *_WIDE_TYPES)
 _NO_BOUNDS = np.zeros(1, np.int32)
 _TIME_MAX_MS = 1 << 61  # the difference of two times still fits into 64 bits
+_MICROS_MAX = float(1 << 62)
 
 Times = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def check_columns(schema: StructType, *, has_topic: bool) -> None:
-    """Refuse a table that cannot be written, reporting all errors together."""
+    """Refuse a table that cannot be written, reporting all errors together.
+
+    Columns that no message has are ignored, as by Spark's own Kafka sink.
+    """
     problems = []
     names = schema.fieldNames()
     for field in schema.fields:
         if field.name not in _KINDS:
-            problems.append(
-                f"There is no column {field.name!r} in a message; leave it out, or put it into the "
-                "value."
-            )
+            if near := difflib.get_close_matches(field.name.lower(), _OWN, 1, _LIKENESS_MIN):
+                problems.append(
+                    f"There is no column {field.name!r} in a message; if you mean {near[0]!r}, "
+                    "rename it, else leave it out."
+                )
         elif not _fits(field.name, field.dataType):
             problems.append(
                 f"Column {field.name!r} is {field.dataType.simpleString()}; it must be "
@@ -168,21 +178,39 @@ def _own_headers(rows: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
 def _times(rows: pa.RecordBatch, default_ms: int) -> Times:
     if "timestamp" not in rows.schema.names:
         return np.full(rows.num_rows, default_ms, np.int64)
-    moments = _moments(rows.column("timestamp")).fill_null(default_ms)
+    column = rows.column("timestamp")
+    if pa.types.is_floating(column.type):
+        column = _from_seconds(column)
+    # A part of a millisecond is cut off, as by Spark's own Kafka sink.
+    moments = _moments(column, rounding_up=False).fill_null(default_ms)
     times: Times = moments.to_numpy(zero_copy_only=False)
     if len(times) and not -_TIME_MAX_MS <= times.min() <= times.max() <= _TIME_MAX_MS:
-        raise InvalidRequest(
-            "A timestamp is no time: column 'timestamp' holds milliseconds since 1970 if it is a "
-            "long."
-        )
+        raise _no_time()
     return np.ascontiguousarray(times)
 
 
-def _moments(column: pa.Array) -> pa.Array:
-    """Convert to milliseconds since 1970, rounding up so that nothing is early."""
+def _from_seconds(column: pa.Array) -> pa.Array:
+    """Convert seconds to a timestamp, as Spark casts them."""
+    is_absent = column.is_null().to_numpy(zero_copy_only=False)
+    micros = column.fill_null(0).to_numpy(zero_copy_only=False) * 1e6
+    if not (np.abs(micros) <= _MICROS_MAX).all():
+        raise _no_time()
+    return pa.array(micros.astype(np.int64), pa.timestamp("us"), mask=is_absent)
+
+
+def _no_time() -> InvalidRequest:
+    return InvalidRequest(
+        "A timestamp is no time: column 'timestamp' holds milliseconds since 1970 if it is a "
+        "long, and seconds if it is a double."
+    )
+
+
+def _moments(column: pa.Array, *, rounding_up: bool = True) -> pa.Array:
+    """Convert to milliseconds since 1970; what is delivered later must not be early."""
     if not pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
     numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
-    absent = micros.is_null().to_numpy(zero_copy_only=False) if micros.null_count else None
-    return pa.array(-(-numbers // 1000), mask=absent)
+    is_absent = micros.is_null().to_numpy(zero_copy_only=False) if micros.null_count else None
+    whole = -(-numbers // 1000) if rounding_up else np.sign(numbers) * (np.abs(numbers) // 1000)
+    return pa.array(whole, mask=is_absent)

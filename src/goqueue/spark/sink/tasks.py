@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from goqueue.client import LogClient, ProducerSettings, ProducerTransaction
 from goqueue.client.http import Client, RetrySettings
-from goqueue.model.errors import GoQueueError, UnknownTransaction
+from goqueue.model.errors import AccessDenied, GoQueueError, UnknownTransaction
 from goqueue.model.names import ProducerIdentity
-from goqueue.model.queries import Attempt
+from goqueue.model.queries import PREFIX, Attempt
 from goqueue.spark.access import OPEN, Access
 from goqueue.spark.connecting import PATIENCE_MS, connect_again, http_settings, http_url
 from goqueue.spark.sink.options import WriteOptions
@@ -88,6 +88,11 @@ def _begin(options: WriteOptions, api: Client, part: Part) -> tuple[int, Begun |
             is_fresh = True
 
 
+# The broker shows nothing of transactions to those who may not use them.
+NOT_ALLOWED = (
+    "This user may not write in transactions of queries: WRITE on transactional ids that begin "
+    f"with {PREFIX!r} is needed."
+)
 _opened: dict[tuple[str, str, str], Query] = {}
 
 
@@ -95,7 +100,10 @@ def _open(options: WriteOptions, api: Client, part: Part, *, is_fresh: bool) -> 
     """Return the state of the query when this process first opened this run of it."""
     key = (options.http, part.query_id, part.run_name)
     if is_fresh or key not in _opened:
-        opened = api.queries.open(part.query_id, run_name=part.run_name)
+        try:
+            opened = api.queries.open(part.query_id, run_name=part.run_name)
+        except UnknownTransaction as hidden:
+            raise AccessDenied.with_text(NOT_ALLOWED) from hidden
         _opened.clear()  # A worker serves one query at a time.
         _opened[key] = opened
     return _opened[key]

@@ -50,7 +50,11 @@ class TableWriter(Portable, DataSourceArrowWriter):
     """Writes a table. A job is a query of one epoch."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, is_overwriting: bool) -> None:
-        _check_mode(is_overwriting)
+        if is_overwriting:
+            raise InvalidRequest(
+                "A topic cannot be overwritten, only written to; use the mode append, and delete "
+                "the records before if they are to go."
+            )
         check_columns(schema, has_topic=options.topic is not None)
         self._options = located(options)
         self._query_id = f"job-{uuid.uuid4().hex}"
@@ -69,10 +73,13 @@ class TableWriter(Portable, DataSourceArrowWriter):
 
 
 class StreamWriter(Portable, DataSourceStreamArrowWriter):
-    """Writes a stream, epoch after epoch."""
+    """Writes a stream, epoch after epoch.
 
-    def __init__(self, options: WriteOptions, schema: StructType, *, is_overwriting: bool) -> None:
-        _check_mode(is_overwriting)
+    In the mode complete, Spark asks for overwriting; each epoch has the whole result then, and is
+    appended, as by Spark's own Kafka sink.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema, has_topic=options.topic is not None)
         self._options = located(options)
 
@@ -86,14 +93,6 @@ class StreamWriter(Portable, DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         _abort(self._options, {one.query_id for one in _written(messages)})
-
-
-def _check_mode(is_overwriting: bool) -> None:
-    if is_overwriting:
-        raise InvalidRequest(
-            "A topic cannot be overwritten, only written to; use the mode append, and delete the "
-            "records before if they are to go."
-        )
 
 
 def _current_part(options: WriteOptions) -> Part:

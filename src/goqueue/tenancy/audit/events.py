@@ -93,6 +93,7 @@ class Event(NamedTuple):
 
 
 LOGON = "logon"
+THROTTLED = "quotas.throttled"
 LOST = "audit.lost"
 START = "node.start"
 STOP = "node.stop"
@@ -104,6 +105,7 @@ NODE_ITSELF = Who("", "", "", "")
 _NAMED_BY = {
     "group": "group",
     "key_id": "key",
+    "level": "level",
     "node": "node",
     "quota": "quota",
     "role": "role",
@@ -125,6 +127,7 @@ _CHANGED_BY = {
     "rules": "rule",
     "spec": "queue",
     "state": "state",
+    "topics": "topic",
 }
 _CREATING = ("create", "add", "put", "register")
 _DELETING = ("delete", "remove", "unregister", "purge")
@@ -211,6 +214,28 @@ def authenticated(session: Session, user: str, mechanism: str, error: Exception 
         LOGON,
         code=code_of(error),
         detail=_detail(session, error),
+        client_id=short(session.client_id),
+    )
+
+
+def throttled(session: Session, limit: str) -> Event:
+    """Return that a client has used up a quota.
+
+    Connections share a rate, so its session has neither address nor listener.
+    """
+    client = who(session)
+    if not client.host:
+        client = client._replace(listener=OTHERS, mechanism="")
+    resources = [("quota", limit)]
+    if session.client_id:
+        resources.append(("client-id", short(session.client_id)))
+    return Event(
+        Group.TRAFFIC,
+        Outcome.FAILED,
+        client,
+        THROTTLED,
+        resources=tuple(resources),
+        code="quota_exceeded",
         client_id=short(session.client_id),
     )
 

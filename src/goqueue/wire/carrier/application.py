@@ -17,15 +17,24 @@ from goqueue.model.compression import meter
 from goqueue.model.errors import GoQueueError, QuotaExceeded, TooManyFailures
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier import problems
-from goqueue.wire.carrier.browsers import SECURITY_HEADERS, Origins
-from goqueue.wire.carrier.calls import Call, Dialect, Raw, Request, Response, encode, promised
+from goqueue.wire.carrier.browsers import MODE, SECURITY_HEADERS, Origins
+from goqueue.wire.carrier.calls import (
+    NOT_CACHED,
+    Call,
+    Dialect,
+    Raw,
+    Request,
+    Response,
+    encode,
+    promised,
+)
 from goqueue.wire.carrier.connection import LARGE_ANSWER_BYTES, Connection
 from goqueue.wire.carrier.credentials import (
     API_KEY,
     AUTHORIZATION,
-    CHALLENGE,
     Authenticator,
     HeaderAuthenticator,
+    challenge,
 )
 from goqueue.wire.carrier.problems import (
     InternalError,
@@ -81,6 +90,7 @@ class Application:
         self.hosts: Hosts | None = None  # host names accepted in requests; None: any
         self.origins = Origins(has_pages=self.has_pages)  # whose pages may use this listener
         self.is_health_open = True  # without credentials
+        self.are_metrics_open = False
         self.complaints = Complaints(_log)
         self.busy: set[Connection] = set()
         self.receiving_bytes = 0
@@ -93,7 +103,7 @@ class Application:
         self._found: dict[tuple[str, str], tuple[Operation, dict[str, str], Dialect | None]] = {}
         self._stopped: Callable[[], None] | None = None
         self._second = 0
-        self._heads: dict[tuple[int, bytes], bytes] = {}
+        self._heads: dict[tuple[int, bytes, bytes], bytes] = {}
 
     def connect(
         self,
@@ -106,15 +116,24 @@ class Application:
         """The protocol side of a new connection."""
         return Connection(self, client, send=send, close=close, unblock=unblock)
 
-    def open_to(self, origins: Iterable[str], *, is_health_open: bool) -> None:
-        """Let pages of other origins use this listener, and open health checks to everybody."""
+    def open_to(
+        self, origins: Iterable[str], *, is_health_open: bool, are_metrics_open: bool = False
+    ) -> None:
+        """Let pages of other origins use this listener, and open some routes to everybody."""
         self.origins = Origins(origins, has_pages=self.has_pages)
         self.is_health_open = is_health_open
+        self.are_metrics_open = are_metrics_open
 
     def authenticator(self, client: ConnectedClient, session: Session) -> Authenticator:
         """Return what gives the requests of a connection their sessions."""
         authentication = self.front.gate.authentication
-        return HeaderAuthenticator(authentication, client, session, is_open=self.is_health_open)
+        return HeaderAuthenticator(
+            authentication,
+            client,
+            session,
+            is_open=self.is_health_open,
+            are_metrics_open=self.are_metrics_open,
+        )
 
     def has_credentials(self, headers: Mapping[bytes, bytes], url: bytes) -> bool:
         """Whether a request has credentials, right or wrong."""
@@ -156,6 +175,9 @@ class Application:
             refused: Promise[Any] = Promise()
             refused.reject(error)
             return refused
+        request.trace = request.trace or getattr(arguments, "trace_header", b"")
+        # Without a time, a queue may have one.
+        call.may_wait = operation.is_waiting and getattr(arguments, "wait_ms", None) != 0
         if limits is not None and limits.measures_time:
             return _measured(limits, partial(_handled, operation, self.front, call, arguments))
         return _handled(operation, self.front, call, arguments)
@@ -171,8 +193,10 @@ class Application:
 
     def answer(self, operation: Operation, request: Request, value: Any) -> list[bytes]:
         """The bytes of a response: in one piece, or head and large body separately."""
+        request.error_codes = getattr(value, "error_codes", ())
+        cache = NOT_CACHED
         if isinstance(value, Raw):
-            status, media_type = value.status, value.media_type
+            status, media_type, cache = value.status, value.media_type, value.cache
             body, more = value.body, value.headers
         elif request.dialect is not None:
             status, media_type, body, more = request.dialect.answer(request, value)
@@ -181,7 +205,7 @@ class Application:
             body = b"" if status == HTTPStatus.NO_CONTENT else encode(value)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             more += _RETRY
-        return self._whole(request, status, media_type, body, more)
+        return self._whole(request, status, media_type, body, more, cache=cache)
 
     def refusal(self, request: Request, error: Exception) -> list[bytes]:
         """The bytes of an error response."""
@@ -193,7 +217,7 @@ class Application:
         elif status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             more += _RETRY
         elif status == HTTPStatus.UNAUTHORIZED:
-            more += CHALLENGE
+            more += challenge(request.header(MODE))
         return self._whole(request, status, media_type, body, more)
 
     def _refused(self, request: Request, error: Exception) -> Response:
@@ -201,11 +225,16 @@ class Application:
         if not isinstance(error, GoQueueError):
             _log.error("%s %r failed", request.method, request.path, exc_info=error)
             error = InternalError()
+        request.error_codes = (self.code_of(error),)
         dialect = request.dialect or self._dialect
         if dialect is not None:
             return dialect.refuse(request, error)
         problem = problems.problem_of(error)
         return Response(problem.status, problems.MEDIA_TYPE, encode(problem))
+
+    def code_of(self, error: GoQueueError) -> str:
+        """The name of an error in metrics."""
+        return error.code
 
     def _dialect_of(self, path: str) -> Dialect | None:
         if not self._mounts:
@@ -213,38 +242,50 @@ class Application:
         first = path.partition("/")[2].partition("/")[0]
         return self._mounts.get(first, self._dialect)
 
-    def head(self, status: int, media_type: bytes) -> bytes:
+    def head(self, status: int, media_type: bytes, cache: bytes = NOT_CACHED) -> bytes:
         """The status line and headers; the caller adds the length and an empty line."""
         second = self.clock.wall_ms() // 1000
         if second != self._second:
             self._second = second
             self._heads.clear()
-        known = self._heads.get((status, media_type))
+        known = self._heads.get((status, media_type, cache))
         if known is None:
-            known = b"HTTP/1.1 %d %s\r\ndate: %s\r\ncache-control: no-store\r\n%s" % (
+            known = b"HTTP/1.1 %d %s\r\ndate: %s\r\ncache-control: %s\r\n%s" % (
                 status,
                 HTTPStatus(status).phrase.encode(),
                 formatdate(second, usegmt=True).encode(),
+                cache,
                 SECURITY_HEADERS,
             )
             if media_type:
                 known += b"content-type: %s\r\n" % media_type
-            self._heads[status, media_type] = known
+            self._heads[status, media_type, cache] = known
         return known
 
     def _whole(
-        self, request: Request, status: int, media_type: bytes, body: bytes, more: bytes = b""
+        self,
+        request: Request,
+        status: int,
+        media_type: bytes,
+        body: bytes,
+        more: bytes = b"",
+        *,
+        cache: bytes = NOT_CACHED,
     ) -> list[bytes]:
         if request.extra:
             more += request.extra
         if not request.is_kept_alive:
             more += b"connection: close\r\n"
-        if status == HTTPStatus.NO_CONTENT:
-            return [b"%s%s\r\n" % (self.head(status, b""), more)]
+        if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+            return [b"%s%s\r\n" % (self.head(status, b"", cache), more)]
         length = len(body)
         if request.method == "HEAD":
             body = b""
-        head = b"%s%scontent-length: %d\r\n\r\n" % (self.head(status, media_type), more, length)
+        head = b"%s%scontent-length: %d\r\n\r\n" % (
+            self.head(status, media_type, cache),
+            more,
+            length,
+        )
         return [head, body] if len(body) >= LARGE_ANSWER_BYTES else [head + body]
 
     # Turns

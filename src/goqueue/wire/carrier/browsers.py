@@ -8,7 +8,7 @@ does not. Browsers say where a request comes from: `Origin` has the site of a pa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from goqueue.wire.carrier.calls import Response
@@ -27,12 +27,19 @@ SECURITY_HEADERS = (
 HSTS = b"strict-transport-security: max-age=31536000\r\n"
 ORIGIN = b"origin"
 SITE = b"sec-fetch-site"
+MODE = b"sec-fetch-mode"
+NAVIGATE = b"navigate"
 PREFLIGHT_SECONDS = 600
 
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _EXPOSED = b"retry-after, www-authenticate, x-amzn-requestid"
 _FOREIGN = (b"cross-site", b"same-site")  # another port of this host is the same site
 _HEADER_NAMES = re.compile(rb"[A-Za-z0-9-]{1,100}(?:\s*,\s*[A-Za-z0-9-]{1,100}){0,50}")
+
+
+def is_navigation(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a user opens a page: only then do browsers ask for its type."""
+    return b"text/html" in headers.get(b"accept", b"")
 
 
 class Origins:
@@ -58,7 +65,7 @@ class Origins:
         return (
             self._has_pages
             and request.method in ("GET", "HEAD")
-            and request.header(b"sec-fetch-mode") == b"navigate"
+            and request.header(MODE) == NAVIGATE
             and request.header(b"sec-fetch-dest") == b"document"
         )
 

@@ -6,7 +6,8 @@ JSON, or a `Raw` response, or a `Stream`; now or, as a promise or a coroutine, l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.routing import Operation
 
 QUERY_FIELDS_MAX = 100
+TRACE_PARENT = b"traceparent"  # of W3C Trace Context
+NOT_CACHED = b"no-store"  # how clients may keep a response that does not say
+UNKNOWN_API = "unknown"  # in metrics, of requests for no operation
 
 
 # Requests
@@ -33,8 +37,10 @@ class Request:
     """A request as received."""
 
     __slots__ = (
+        "api",
         "body",
         "dialect",
+        "error_codes",
         "extra",
         "headers",
         "is_encrypted",
@@ -43,6 +49,8 @@ class Request:
         "parameters",
         "path",
         "query",
+        "started",
+        "trace",
     )
 
     def __init__(
@@ -64,6 +72,11 @@ class Request:
         self.dialect: Dialect | None = None
         self.extra = b""  # further header lines of the response
         self.is_encrypted = False  # received over TLS
+        self.started = perf_counter()
+        self.api = UNKNOWN_API  # the name of its operation, when it is found
+        # Of the response, if it is an error; of the failed entries of a batch, if it is not.
+        self.error_codes: Collection[str] = ()
+        self.trace = self.header(TRACE_PARENT)  # a header that may name the trace it belongs to
 
     def copy(self) -> Request:
         """A copy with its own body, because the buffer of a request is released after reading."""
@@ -79,7 +92,15 @@ class Request:
 class Call:
     """The context of a request besides its body or query."""
 
-    __slots__ = ("cancellation", "last_event_id", "parameters", "session")
+    __slots__ = (
+        "accept",
+        "cancellation",
+        "last_event_id",
+        "may_wait",
+        "parameters",
+        "session",
+        "trace_parent",
+    )
 
     def __init__(
         self,
@@ -91,6 +112,9 @@ class Call:
         self.parameters = parameters
         self.session = session
         self.last_event_id = last_event_id
+        self.accept = b""  # the media types that the client accepts
+        self.may_wait = False  # whether the client lets the request wait for something
+        self.trace_parent = b""  # the header `traceparent`, as it was received
         self.cancellation = Cancellation()
 
     def text(self, name: str) -> str:
@@ -186,7 +210,7 @@ class QueryDecoder:
 class Raw:
     """A response other than the JSON of its operation, or with another status."""
 
-    __slots__ = ("body", "headers", "media_type", "status")
+    __slots__ = ("body", "cache", "headers", "media_type", "status")
 
     def __init__(
         self,
@@ -195,8 +219,10 @@ class Raw:
         *,
         status: int = 200,
         headers: bytes = b"",
+        cache: bytes = NOT_CACHED,
     ) -> None:
         self.body = body
+        self.cache = cache  # whether, and how long, clients may keep it
         self.media_type = media_type
         self.status = status
         self.headers = headers  # further header lines

@@ -10,14 +10,20 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import httptools
 
-from goqueue.model.errors import AuthenticationFailed, AuthenticationRequired, GoQueueError
+from goqueue.model.errors import (
+    AuthenticationFailed,
+    AuthenticationRequired,
+    GoQueueError,
+    QuotaReached,
+)
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier.browsers import HSTS, ORIGIN, SITE
-from goqueue.wire.carrier.calls import Call, Request, Stream
+from goqueue.wire.carrier.calls import TRACE_PARENT, Call, Request, Stream
 from goqueue.wire.carrier.credentials import API_KEY, AUTHORIZATION, Authenticator
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
@@ -30,10 +36,10 @@ from goqueue.wire.carrier.problems import (
     SlowRequest,
     UnknownHost,
 )
+from goqueue.wire.carrier.session_watch import SessionWatch
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.authentication import Watch
     from goqueue.loop.clock import Handle
     from goqueue.loop.promise import Promise
     from goqueue.wire.carrier.application import Application
@@ -48,7 +54,6 @@ LARGE_ANSWER_BYTES = 64 << 10  # responses that count in the turn that makes the
 STREAM_UNSENT_BYTES_MAX = 256 << 10  # then a stream waits for its reader
 # Of a request that will be refused for lack of credentials; larger ones are not read to the end.
 UNKNOWN_BODY_BYTES_MAX = 64 << 10
-EXPIRY_CHECK_MS = 3_600_000  # at least so often, because the wall time may be set
 # A body beyond the limit is still read and discarded up to here, because a client that is
 # disconnected while it sends never receives the error response.
 DISCARD_BYTES_MAX = 64 << 20
@@ -77,6 +82,8 @@ class Connection:
     ) -> None:
         self.session = application.front.gate.authentication.session(client)
         self._client = client
+        self._measured = application.front.gate.requests.listener(client.rules.name)
+        self._waits_since = 0.0  # 0 unless the request in progress waits for something
         self._must_authenticate = (
             client.rules.must_authenticate and not self.session.is_authenticated
         )
@@ -86,6 +93,7 @@ class Connection:
             or application.checks_all
             or self.session.is_authenticated
         )
+        self._seat = application.front.gate.seat()
         self._authenticator: Authenticator | None = None  # made when it is needed first
         self._extra = HSTS if client.rules.is_encrypted else b""
         self.is_closed = False
@@ -105,8 +113,7 @@ class Connection:
         self._is_in_head = False
         self._is_receiving = False
         self._receive_timer: Handle | None = None
-        self._expiry_timer: Handle | None = None
-        self._watch: Watch | None = None
+        self._watch: SessionWatch | None = None
         self._reserved_bytes = 0
         self._requests: deque[Request | GoQueueError] = deque()
         self._waiting_bytes = 0
@@ -187,6 +194,7 @@ class Connection:
         """The socket was closed: cancel the request in progress."""
         self.is_closed = self._is_last = True
         self._stop_receiving()
+        self._seat.leave()
         self._requests.clear()
         self._body = []
         if self._call is not None:
@@ -363,6 +371,7 @@ class Connection:
                 self._finish(request, allowed)
                 return
             operation = application.find(request)
+            request.api = operation.name
             if is_browser:
                 application.origins.check(request)
             if operation.is_waiting and application.is_turn_over:
@@ -408,7 +417,15 @@ class Connection:
 
     def _perform(self, request: Request, operation: Operation, session: Session) -> None:
         application = self._application
+        try:
+            if not operation.is_early:
+                self._seat.take(session)
+        except QuotaReached as error:
+            self._turn_away(request, error)
+            return
         call = Call(request.parameters, session=session)
+        call.trace_parent = request.header(TRACE_PARENT)
+        call.accept = request.header(b"accept")
         if operation.is_stream:
             call.last_event_id = request.header(b"last-event-id").decode("latin-1")
         self._working, self._operation, self._call = request, operation, call
@@ -417,16 +434,20 @@ class Connection:
         if not promise.is_done:
             application.busy.add(self)
             self._answer = promise
+            if call.may_wait:
+                self._waits_since = perf_counter()
         if (operation.is_waiting or operation.is_stream) and session.is_authenticated:
-            self._watch_session(session)
+            authentication = application.front.gate.authentication
+            self._watch = SessionWatch(
+                application.clock, authentication, session, self._session_ended
+            )
         promise.then(self._settled)
 
-    def _watch_session(self, session: Session) -> None:
-        """End a long poll or a stream with its session."""
-        authentication = self._application.front.gate.authentication
-        self._watch = authentication.watch(session, self._session_ended)
-        if session.expires_ms:
-            self._await_expiry(session)
+    def _turn_away(self, request: Request, error: QuotaReached) -> None:
+        """Refuse a request because its user has too many connections, and close this one."""
+        request.is_kept_alive = False
+        self._rest()
+        self._finish(request, self._application.refusal(request, error))
 
     def _session_ended(self) -> None:
         if self._stream is not None:
@@ -435,20 +456,13 @@ class Connection:
             self._call.cancel()
             self._answer_error(AuthenticationFailed("The session has ended; authenticate again."))
 
-    def _await_expiry(self, session: Session) -> None:
-        clock = self._application.clock
-        left_ms = session.expires_ms - clock.wall_ms()
-        if left_ms <= 0:
-            self._session_ended()
-        else:
-            self._expiry_timer = clock.call_later(
-                min(left_ms, EXPIRY_CHECK_MS), lambda: self._await_expiry(session)
-            )
-
     def _settled(self, value: Any, error: Exception | None) -> None:
         request, operation = self._working, self._operation
         if request is None or operation is None or self.is_closed:
             return  # already answered, or the client has disconnected
+        if self._waits_since:
+            request.started += perf_counter() - self._waits_since
+            self._waits_since = 0.0
         if isinstance(value, Stream):
             self._start_stream(request, value)
             return
@@ -468,7 +482,18 @@ class Connection:
     def _answer_error(self, error: GoQueueError) -> None:
         self._settled(None, error)
 
+    def _measure(self, request: Request) -> None:
+        """Count a request when its response begins."""
+        measured = self._measured.api(request.api)
+        measured.answered(perf_counter() - request.started, request.trace)
+        for code in request.error_codes:
+            measured.failed(code)
+
     def _finish(self, request: Request, answer: list[bytes]) -> None:
+        self._measure(request)
+        self._send_whole(request, answer)
+
+    def _send_whole(self, request: Request, answer: list[bytes]) -> None:
         if not request.is_kept_alive:
             self._is_last = True
             self._requests.clear()
@@ -492,9 +517,6 @@ class Connection:
 
     def _rest(self) -> None:
         self._working = self._operation = self._call = self._answer = None
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
-            self._expiry_timer = None
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -513,6 +535,7 @@ class Connection:
             self._rest()
             self._finish(request, [head + b"\r\n"])
             return
+        self._measure(request)
         application.busy.add(self)
         self._stream = stream
         self._is_chunked = is_chunked
@@ -553,12 +576,11 @@ class Connection:
         stream, request = self._stream, self._working
         if stream is None or request is None:
             return
-        self._stream = None
-        self._is_stream_held = False
+        self._stream, self._is_stream_held = None, False
         stream.close()
         self._rest()
         request.is_kept_alive = False
-        self._finish(request, [_LAST_CHUNK if self._is_chunked else b""])
+        self._send_whole(request, [_LAST_CHUNK if self._is_chunked else b""])
 
     def _chunk(self, data: bytes) -> list[bytes]:
         return [b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import AuthenticationFailed, MalformedRequest
 from goqueue.model.session import ConnectedClient, Session
+from goqueue.wire.carrier.browsers import NAVIGATE, is_navigation
 
 if TYPE_CHECKING:
     from goqueue.broker.gate.authentication import Authentication
@@ -22,11 +24,18 @@ if TYPE_CHECKING:
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
 CREDENTIAL_BYTES_MAX = 16 << 10  # tokens of large organisations have some kilobytes
-# Two challenges: programs choose Bearer, and browsers show a dialog for Basic.
-CHALLENGE = (
-    b'www-authenticate: Basic realm="GoQueue", charset="UTF-8"\r\n'
-    b'www-authenticate: Bearer realm="GoQueue"\r\n'
-)
+_BASIC = b'www-authenticate: Basic realm="GoQueue", charset="UTF-8"\r\n'
+_BEARER = b'www-authenticate: Bearer realm="GoQueue"\r\n'
+
+
+def challenge(fetch_mode: bytes) -> bytes:
+    """Return the headers that name the accepted schemes, for a mode in which browsers fetch.
+
+    Programs choose Bearer, and browsers show a dialog for Basic. For a request of a script they
+    must not, because its page asks for the credentials itself.
+    """
+    is_by_script = fetch_mode not in (b"", NAVIGATE)
+    return _BEARER if is_by_script else _BASIC + _BEARER
 
 
 class Password(NamedTuple):
@@ -82,6 +91,29 @@ def _basic(value: bytes) -> Password:
     return Password(user, password)
 
 
+class Asking(Protocol):
+    """A request, of which only the headers are needed."""
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]: ...
+
+
+class Protected(Protocol):
+    """What a request asks for, and whether that needs credentials."""
+
+    @property
+    def is_public(self) -> bool: ...
+
+    @property
+    def has_public_page(self) -> bool: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def are_metrics(self) -> bool: ...
+
+
 class Authenticator(Protocol):
     """Gives each request of a connection its session."""
 
@@ -111,6 +143,7 @@ class HeaderAuthenticator:
 
     __slots__ = (
         "_api_key",
+        "_are_metrics_open",
         "_authentication",
         "_authorization",
         "_epoch",
@@ -127,24 +160,33 @@ class HeaderAuthenticator:
         first: Session,
         *,
         is_open: bool,
+        are_metrics_open: bool = False,
     ) -> None:
-        """`first` is the session of the connection; with `is_open`, health needs no credentials."""
+        """`first` is the session of the connection; with `is_open`, health needs no credentials.
+
+        With `are_metrics_open` metrics need none, but those that are sent are checked.
+        """
         self._authentication = authentication
         self._first = first
         self._must = client.rules.must_authenticate
         self._is_open = is_open
+        self._are_metrics_open = are_metrics_open
         self._authorization: bytes | None = None
         self._api_key: bytes | None = None
         self._session: Session | None = None  # of the last credentials
         self._epoch = 0
 
-    def session_of(self, request: Request, operation: Operation) -> Session | Promise[Session]:
+    def session_of(self, request: Asking, operation: Protected) -> Session | Promise[Session]:
         """Return the session of a request: at once if its credentials are those of the last one."""
-        if operation.is_open and self._is_open:
+        if operation.is_public or (operation.is_open and self._is_open):
+            return self._first
+        if operation.has_public_page and is_navigation(request.headers):
             return self._first
         authorization = request.headers.get(AUTHORIZATION)
         api_key = request.headers.get(API_KEY)
         if authorization is None and api_key is None:
+            if operation.are_metrics and self._are_metrics_open:
+                return self._first
             return first_session(self._authentication, self._first, is_enough=not self._must)
         if (
             self._session is not None

@@ -23,7 +23,7 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 READING = (errors.StorageFailed,)
 STORING = (errors.StorageFull, errors.StorageFailed)
 # In a cluster another node may have to answer.
-ROUTED = (errors.NoOwner, errors.RequestTimedOut)
+ROUTED = (errors.NoOwner, errors.RequestTimedOut, errors.UpgradeInProgress)
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class Operation:
     is_stream: bool = False
     is_early: bool = False  # served even before the node has joined its cluster
     is_open: bool = False  # about health: needs no credentials, unless the settings say so
+    is_public: bool = False  # the same for everybody, so it needs no credentials
+    has_public_page: bool = False  # the same for what a browser gets when its user opens a page
+    are_metrics: bool = False  # needs no credentials if the settings say so
+    media_types: tuple[str, ...] = ()  # of an answer that is text
     other_answers: dict[int, Any] = field(default_factory=dict)
     example: dict[str, Any] | None = None
 

@@ -33,6 +33,25 @@ _INFORMATION = (
         is_early=True,
         answer=bodies.ClusterHealth,
     ),
+    _operation(
+        "showClusterLevel",
+        "GET",
+        "/v1/admin/cluster/level",
+        cluster.show_level,
+        "Show the feature level of the cluster, and what each node supports.",
+        answer=bodies.ClusterLevel,
+    ),
+    _operation(
+        "finalizeClusterLevel",
+        "POST",
+        "/v1/admin/cluster/level",
+        cluster.finalize_level,
+        "Finalize an upgrade: raise the feature level. Earlier releases cannot run any more.",
+        request=bodies.FinalizeLevel,
+        answer=bodies.ClusterLevel,
+        errors=(errors.InvalidRequest, *_DECIDED),
+        example={},
+    ),
 )
 
 _NODES = (
@@ -150,8 +169,25 @@ _PARTITIONS = (
         "Move replicas of partitions to other nodes.",
         request=bodies.StartMoves,
         answer=bodies.StartedMoves,
-        errors=(*_PARTITION, errors.UnknownNode, errors.InvalidRequest, *_DECIDED),
+        errors=(
+            *_PARTITION,
+            errors.UnknownNode,
+            errors.InvalidReplicaAssignment,
+            errors.InvalidRequest,
+            *_DECIDED,
+        ),
         example={"moves": [{"topic": "orders", "partition": 0, "replicas": [1]}]},
+    ),
+    _operation(
+        "planReassignments",
+        "POST",
+        "/v1/admin/reassignments/plan",
+        moving.plan_moves,
+        "Plan reassignments: nothing moves yet.",
+        request=bodies.PlanMoves,
+        answer=bodies.PlannedMoves,
+        errors=(errors.UnknownTopic, errors.UnknownNode, errors.InvalidRequest),
+        example={"topics": ["orders"], "nodes": [1]},
     ),
     _operation(
         "listReassignments",

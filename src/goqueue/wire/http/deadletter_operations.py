@@ -25,6 +25,17 @@ DEAD_LETTERS = (
         errors=(errors.UnknownTopic, errors.StorageFailed, *ROUTED),
     ),
     Operation(
+        "summariseDeadLetters",
+        "GET",
+        "/v1/deadletters/{topic}/summary",
+        deadletters.summary,
+        "Count the dead letters of a topic by reason, by group and by key.",
+        area="dead letters",
+        request=bodies.SummariseDeadLetters,
+        answer=bodies.DeadLetterSummary,
+        errors=(errors.UnknownTopic, errors.StorageFailed, *ROUTED),
+    ),
+    Operation(
         "startRedrive",
         "POST",
         _REDRIVES,

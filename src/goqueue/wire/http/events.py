@@ -12,11 +12,13 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError
 from goqueue.wire.carrier.calls import Stream, encode
 from goqueue.wire.carrier.problems import problem_of
+from goqueue.wire.http.bodies.messages import Message
 from goqueue.wire.http.fields import Encoding
 from goqueue.wire.http.messages import to_message
 
 if TYPE_CHECKING:
     from goqueue.broker.gate.views import PageView, RecordStream
+    from goqueue.model.batch import Record
 
 HEARTBEAT_MS = 15_000  # proxies close a connection that is idle for longer
 RECONNECT_MS = 1000  # sent to clients
@@ -68,14 +70,24 @@ class EventStream(Stream):
         for partition, record in page.records:
             number = partition.name.partition
             self._offsets[number] = record.offset + 1
-            message = to_message(self._topic, number, record, self._encoding)
-            events.append(b"id: %s\ndata: %s\n\n" % (self._id(), encode(message)))
+            message = self._shown(number, record)
+            if message is not None:
+                events.append(b"id: %s\ndata: %s\n\n" % (self._id(), encode(message)))
         for place in page.places:
             self._offsets[place.partition.name.partition] = place.offset
         for one in page.damaged:
             problem = encode(problem_of(one.error))
             events.append(b"id: %s\nevent: damage\ndata: %s\n\n" % (self._id(), problem))
+        events += self._left_out()
         return b"".join(events) or b": waiting\n\n"
+
+    def _shown(self, number: int, record: Record) -> Message | None:
+        """Return the message to send for a record; None if it is left out."""
+        return to_message(self._topic, number, record, self._encoding)
+
+    def _left_out(self) -> list[bytes]:
+        """Return what to send instead of messages that are left out."""
+        return []
 
     def _id(self) -> bytes:
         return ",".join(f"{one}:{offset}" for one, offset in self._offsets.items()).encode()

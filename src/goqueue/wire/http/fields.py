@@ -29,6 +29,14 @@ WaitMs = Annotated[
 ]
 DurationMs = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=MESSAGES_MAX, description="Most messages to return.")]
+ListCursor = Annotated[
+    str,
+    Meta(max_length=1000, description="`cursor` of the last response; by default from the start."),
+]
+Order = Annotated[Literal["asc", "desc"], Meta(description="Ascending or descending.")]
+Match = Annotated[
+    str, Meta(max_length=249, description="Only names that contain this text, in any case.")
+]
 Moment = Annotated[
     str,
     Meta(
@@ -56,6 +64,14 @@ QueryId = Annotated[
 ]
 Epoch = Annotated[int, Meta(ge=0, le=INT64_MAX, description="Number of an epoch of a query.")]
 KeyId = Annotated[str, Meta(min_length=1, max_length=128)]
+MessageId = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=300,
+        description="`topic:partition:offset`, or the schedule id of a delayed message.",
+    ),
+]
 ScheduleId = Annotated[str, Meta(min_length=1, max_length=100)]
 Priority = Literal["critical", "high", "normal", "low", "background"]
 Acks = Literal["all", "leader", "none"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from goqueue.model import errors
-from goqueue.wire.carrier.routing import READING, STORING, Operation
+from goqueue.wire.carrier.routing import READING, ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import messages as bodies
+from goqueue.wire.http.browsing.bodies import Browse, Tail
+from goqueue.wire.http.browsing.browse import browse
+from goqueue.wire.http.browsing.tail import tail
 from goqueue.wire.http.handlers import publishing, reading
 
 _PUBLISHING = (
@@ -51,7 +54,13 @@ MESSAGES = (
             errors.InternalTopic,
             *STORING,
         ),
-        example={"messages": [{"value": "one"}, {"value": "dHdv", "value_encoding": "base64"}]},
+        example={
+            "messages": [
+                {"value": "one"},
+                {"value": "dHdv", "value_encoding": "base64"},
+                {"json": {"total": 12}, "key": "customer-7"},
+            ]
+        },
     ),
     Operation(
         "readMessages",
@@ -63,6 +72,26 @@ MESSAGES = (
         request=bodies.Read,
         answer=bodies.Messages,
         errors=(errors.UnknownTopic, errors.UnknownPartition, errors.OffsetOutOfRange, *READING),
+        is_waiting=True,
+    ),
+    Operation(
+        "searchMessages",
+        "GET",
+        "/v1/topics/{topic}/search",
+        reading.search,
+        "Find messages by key, trace id, header or text.",
+        area="messages",
+        request=bodies.Search,
+        answer=bodies.Found,
+        errors=(
+            errors.UnknownTopic,
+            errors.UnknownPartition,
+            errors.OffsetOutOfRange,
+            errors.InvalidRequest,
+            errors.NotLeader,
+            *ROUTED,
+            *READING,
+        ),
         is_waiting=True,
     ),
     Operation(
@@ -83,15 +112,42 @@ MESSAGES = (
         ),
     ),
     Operation(
+        "browseMessages",
+        "GET",
+        "/v1/topics/{topic}/browse",
+        browse,
+        "Browse a topic from either end, with conditions, as events with progress.",
+        area="messages",
+        request=Browse,
+        answer=str,
+        errors=(
+            errors.UnknownTopic,
+            errors.UnknownPartition,
+            errors.OffsetOutOfRange,
+            errors.InvalidRequest,
+            errors.InvalidRegularExpression,
+            *ROUTED,
+            *READING,
+        ),
+        is_stream=True,
+    ),
+    Operation(
         "streamMessages",
         "GET",
         "/v1/topics/{topic}/stream",
-        reading.stream,
+        tail,
         "Follow a topic as server-sent events; `Last-Event-ID` resumes an earlier stream.",
         area="messages",
-        request=bodies.Stream,
+        request=Tail,
         answer=str,
-        errors=(errors.UnknownTopic, errors.UnknownPartition, errors.OffsetOutOfRange, *READING),
+        errors=(
+            errors.UnknownTopic,
+            errors.UnknownPartition,
+            errors.OffsetOutOfRange,
+            errors.InvalidRequest,
+            errors.InvalidRegularExpression,
+            *READING,
+        ),
         is_stream=True,
     ),
 )

@@ -1,5 +1,7 @@
 """Converts records to messages and back without loss.
 
+A publisher may also send JSON as it is, beside text and base64.
+
 Text is sent as it is, bytes that are not UTF-8 as base64; the encoding field beside a value says
 which of the two it is. A client that wants a uniform encoding requests base64.
 """
@@ -7,19 +9,31 @@ which of the two it is. A client that wants a uniform encoding requests base64.
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.json import format as format_json
 
 from goqueue.model import attributes
 from goqueue.model.batch import Header as RecordHeader
 from goqueue.model.batch import Record
 from goqueue.wire.carrier.problems import InvalidField
-from goqueue.wire.http.bodies.messages import Header, HeaderRead, Message, Publish
+from goqueue.wire.http.bodies.messages import (
+    TRACE_PARENT,
+    Header,
+    HeaderRead,
+    Message,
+    Publish,
+)
 from goqueue.wire.http.fields import Encoding
 
 LARGE_BYTES = 64 << 10
 HEADERS_PER_REQUEST_MAX = 50_000
+# As the standard requires, an invalid one is ignored; versions after 00 may have further fields.
+_TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.{0,200})?")
 # Each of them takes six bytes in JSON, other characters one or two.
 _CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\b\t\n\f\r"))
 
@@ -112,21 +126,68 @@ def check_header_count(messages: Sequence[Publish]) -> None:
         )
 
 
-def to_record(publish: Publish, *, now_ms: int) -> Record:
-    """The record of a message; delay, lane and time to live become headers, as for any client."""
-    value, key, timestamp = publish.value, publish.key, publish.timestamp
+def to_record(publish: Publish, *, now_ms: int, trace_parent: bytes = b"") -> Record:
+    """The record of a message; delay, lane and time to live become headers, as for any client.
+
+    So does the `traceparent` of the request, if it is valid and the message has none of its own.
+    """
+    value, timestamp = publish.value, publish.timestamp
+    is_text = publish.json is UNSET and publish.value_encoding == "utf8"
     return Record(
-        key if key is None else read(key, publish.key_encoding, "key"),
-        value.encode()
-        if value is not None and publish.value_encoding == "utf8"
-        else read(value, publish.value_encoding, "value"),
-        _headers(publish),
+        None if publish.key is None and publish.key_json is UNSET else _read_key(publish),
+        value.encode() if is_text and isinstance(value, str) else _read_value(publish),
+        _headers(publish, trace_parent),
         now_ms if timestamp is None else timestamp,
     )
 
 
-def _headers(publish: Publish) -> tuple[RecordHeader, ...]:
+def _read_value(publish: Publish) -> bytes | None:
+    value, json = publish.value, publish.json
+    if isinstance(json, UnsetType):
+        if isinstance(value, UnsetType):
+            raise InvalidField("A message needs a 'value', or 'json' instead.", field="value")
+        return read(value, publish.value_encoding, "value")
+    if value is not UNSET or publish.value_encoding != "utf8":
+        raise InvalidField(
+            "A message has 'value', with 'value_encoding', or 'json'; send only one of them.",
+            field="json",
+        )
+    return read_json(json, "json")
+
+
+def _read_key(publish: Publish) -> bytes | None:
+    if isinstance(publish.key_json, UnsetType):
+        return read(publish.key, publish.key_encoding, "key")
+    if publish.key is not None or publish.key_encoding != "utf8":
+        raise InvalidField(
+            "A message has 'key', with 'key_encoding', or 'key_json'; send only one of them.",
+            field="key_json",
+        )
+    return read_json(publish.key_json, "key_json")
+
+
+def read_json(content: Raw, field: str) -> bytes:
+    """JSON as a client has written it, without white space between its parts.
+
+    It is not decoded, which would change numbers: large ones, and those with decimals.
+    """
+    try:
+        text = bytes(format_json(content, indent=-1))
+    except RecursionError:  # the decoder of the request had a little more stack
+        raise InvalidField(f"The field {field!r} is nested too deeply.", field=field) from None
+    if not text.isascii():
+        try:  # the decoder has checked everything but this
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidField(f"The field {field!r} is not UTF-8: {error}.", field=field) from None
+    return text
+
+
+def _headers(publish: Publish, trace_parent: bytes) -> tuple[RecordHeader, ...]:
     asked: list[RecordHeader] = []
+    has_own = trace_parent and any(one.name == TRACE_PARENT for one in publish.headers)
+    if trace_parent and not has_own and _TRACE_PARENT.fullmatch(trace_parent):
+        asked.append((TRACE_PARENT, trace_parent))
     if publish.priority is not None:
         asked.append((attributes.PRIORITY_HEADER, str(publish.priority).encode()))
     if publish.delay_ms is not None:

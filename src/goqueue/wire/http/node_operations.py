@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from goqueue.model import errors
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http.bodies import node as bodies
-from goqueue.wire.http.handlers import node
+from goqueue.wire.http.handlers import metrics, node
+
+_FORMATS = ("text/plain", "application/openmetrics-text")
 
 NODE = (
     Operation(
@@ -14,9 +17,10 @@ NODE = (
         "GET",
         "/",
         node.welcome,
-        "Show what this server is, with links to its pages.",
+        "Show what this server is, with links to its pages; in a browser, the web console.",
         area="node",
         is_early=True,
+        has_public_page=True,
         answer=bodies.Welcome,
     ),
     Operation(
@@ -36,7 +40,7 @@ NODE = (
         "GET",
         "/readyz",
         node.ready,
-        "Show whether the node is ready for requests.",
+        "Show whether the node is ready: it serves requests, and was in sync since its start.",
         area="node",
         is_early=True,
         is_open=True,
@@ -83,5 +87,34 @@ NODE = (
         area="node",
         is_early=True,
         answer=bytes,
+    ),
+    Operation(
+        "metrics",
+        "GET",
+        "/metrics",
+        metrics.scrape,
+        "Return the metrics of this node, by topic and by group, for Prometheus.",
+        area="node",
+        answer=bytes,
+        media_types=_FORMATS,
+        errors=(errors.MetricsDisabled, errors.RequestTimedOut),
+        is_early=True,
+        is_waiting=True,
+        are_metrics=True,
+    ),
+    Operation(
+        "detailed_metrics",
+        "GET",
+        "/metrics/detailed",
+        metrics.scrape_details,
+        "Return details that have a series for each partition or lane.",
+        area="node",
+        request=bodies.MetricsDetails,
+        answer=bytes,
+        media_types=_FORMATS,
+        errors=(errors.InvalidRequest, errors.MetricsDisabled, errors.RequestTimedOut),
+        is_early=True,
+        is_waiting=True,
+        are_metrics=True,
     ),
 )

@@ -13,6 +13,8 @@ from goqueue.wire.carrier.problems import STATUSES, HttpError, Problem
 from goqueue.wire.carrier.routing import Operation
 from goqueue.wire.http import fields
 from goqueue.wire.http.bodies.acls import RoleName
+from goqueue.wire.http.bodies.backups import TopicIdText
+from goqueue.wire.http.bodies.reports import Name as ReportName
 from goqueue.wire.http.bodies.tenants import TenantName
 from goqueue.wire.http.bodies.users import UserName
 
@@ -21,13 +23,16 @@ REF = "#/components/schemas/{name}"
 
 PATH_KINDS: dict[str, Any] = {
     "topic": fields.TopicName,
+    "topic_id": TopicIdText,
     "group": fields.GroupName,
     "partition": fields.PartitionNumber,
     "offset": fields.Offset,
     "schedule_id": fields.ScheduleId,
+    "message_id": fields.MessageId,
     "redrive_id": fields.RedriveId,
     "transaction_id": fields.TransactionId,
     "query": fields.QueryId,
+    "report": ReportName,
     "epoch": fields.Epoch,
     "node": fields.NodeId,
     "user": UserName,
@@ -36,12 +41,15 @@ PATH_KINDS: dict[str, Any] = {
     "key_id": fields.KeyId,
 }
 _EXAMPLES: dict[str, object] = {
+    "report": "daily",
     "topic": "orders",
+    "topic_id": "0123456789abcdef0123456789abcdef",
     "group": "billing",
     "partition": 0,
     "offset": 0,
     "node": 1,
     "schedule_id": "AAAAAAAAAAA",
+    "message_id": "orders:0:0",
     "redrive_id": "0123456789abcdef",
     "transaction_id": "AQAAAAAAAAAAAAAAAAAAAAAAAA",
     "query": "totals",
@@ -54,6 +62,7 @@ _EXAMPLES: dict[str, object] = {
 _AREAS = {
     "topics": "Topics, their partitions and their settings.",
     "messages": "Publishing and reading. Reading does not consume messages.",
+    "journeys": "What happened to messages: when, where, to whom, and how they stand.",
     "groups": "Groups of both kinds.",
     "stream groups": "Members divide the partitions of topics and commit offsets.",
     "queue groups": "Messages are received, and delivered again unless they are acknowledged.",
@@ -66,6 +75,8 @@ _AREAS = {
     "acls": "Access control lists and roles: who may do what.",
     "tenants": "Name spaces with users of their own.",
     "audit": "The audit log: who did what to what, from where, allowed or denied.",
+    "backups": "What a backup of the cluster needs. It returns everything, credentials included.",
+    "overviews": "The recent past, and what a caller may do.",
     "cluster": "The nodes of the cluster, and the placement of partitions.",
     "node": "The node itself.",
 }
@@ -79,7 +90,8 @@ All operations of GoQueue as JSON over HTTP.
 
 Unknown fields are refused. Errors are problem details (RFC 9457) with a stable `code` and a
 sentence that says what to do. Times are milliseconds since 1970; keys, values and headers are
-text, or base64 if the encoding field beside them says so.
+text, or base64 if the encoding field beside them says so. The value of a message to publish may
+also be JSON as it is.
 """
 
 
@@ -87,6 +99,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     """The whole document, as plain values."""
     kinds = _kinds(operations)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    for one in components.values():
+        _say_alternatives(one)
     by_kind = dict(zip(map(id, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -110,6 +124,13 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
+
+
+def _say_alternatives(component: dict[str, Any]) -> None:
+    """A published message has one of two fields, which the types of its fields cannot say."""
+    if "key_json" in component.get("properties", {}):
+        component["oneOf"] = [{"required": ["value"]}, {"required": ["json"]}]
+        component["not"] = {"required": ["key", "key_json"]}
 
 
 def _kinds(operations: Sequence[Operation]) -> list[Any]:
@@ -224,10 +245,12 @@ def _responses(operation: Operation, by_kind: dict[int, Any]) -> dict[str, Any]:
 def _success(operation: Operation, by_kind: dict[int, Any]) -> dict[str, Any]:
     if operation.answer is None:
         return {"description": "Done."}
+    content: dict[str, Any]
     if operation.is_stream:
-        content = {"text/event-stream": {"schema": {"type": "string"}}}
+        content = {"text/event-stream": {}}  # whose events the description of the operation names
     elif operation.answer is bytes:
-        content = {"text/html": {"schema": {"type": "string"}}}
+        kinds = operation.media_types or ("text/html",)
+        content = {kind: {"schema": {"type": "string"}} for kind in kinds}
     else:
         content = {"application/json": {"schema": by_kind[id(operation.answer)]}}
     return {"description": "Done.", "content": content}

@@ -51,6 +51,7 @@ QUOTAS = (
         "/v1/quotas/usage",
         quotas.usage,
         "Show how much of the limits is used in the cluster.",
+        request=bodies.ShowQuotaUsage,
         answer=bodies.QuotaUsage,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goqueue.wire.carrier.routing import Handler, Operation
 from goqueue.wire.http.bodies import registry as bodies
-from goqueue.wire.http.handlers import registry, registry_settings
+from goqueue.wire.http.handlers.registry import settings, subjects
 from goqueue.wire.http.registry_dialect import RegistryDialect
 
 REGISTRY_PREFIX = "/registry"
@@ -33,66 +33,64 @@ def _name(handler: Handler) -> str:
 
 
 _SUBJECTS = (
-    _read("/subjects", registry.list_subjects, "List subjects."),
+    _read("/subjects", subjects.list_subjects, "List subjects."),
     _send(
         "POST",
         "/subjects/{subject}",
-        registry.lookup,
+        subjects.lookup,
         "Find the version of a schema.",
         bodies.SchemaBody,
     ),
-    _delete("/subjects/{subject}", registry.delete_subject, "Delete all versions."),
-    _read("/subjects/{subject}/metadata", registry.latest_with_metadata, "Find by metadata."),
-    _read(_VERSIONS, registry.list_versions, "List versions."),
-    _send("POST", _VERSIONS, registry.register, "Register a schema.", bodies.SchemaBody),
-    _read(_VERSION, registry.show_version, "Show a version."),
-    _delete(_VERSION, registry.delete_version, "Delete a version."),
-    _read(f"{_VERSION}/schema", registry.show_version_text, "Show only its text."),
-    _read(f"{_VERSION}/referencedby", registry.referenced_by, "List ids that refer to it."),
+    _delete("/subjects/{subject}", subjects.delete_subject, "Delete all versions."),
+    _read("/subjects/{subject}/metadata", subjects.latest_with_metadata, "Find by metadata."),
+    _read(_VERSIONS, subjects.list_versions, "List versions."),
+    _send("POST", _VERSIONS, subjects.register, "Register a schema.", bodies.SchemaBody),
+    _read(_VERSION, subjects.show_version, "Show a version."),
+    _delete(_VERSION, subjects.delete_version, "Delete a version."),
+    _read(f"{_VERSION}/schema", subjects.show_version_text, "Show only its text."),
+    _read(f"{_VERSION}/referencedby", subjects.referenced_by, "List ids that refer to it."),
 )
 _SCHEMAS = (
-    _read("/schemas", registry.list_schemas, "List versions of all subjects."),
-    _read("/schemas/types", registry.list_kinds, "List the types of schemas."),
-    _read("/schemas/ids/{id}", registry.show_schema, "Show the schema of an id."),
-    _read("/schemas/ids/{id}/schema", registry.show_schema_text, "Show only its text."),
-    _read("/schemas/ids/{id}/subjects", registry.schema_subjects, "List its subjects."),
+    _read("/schemas", subjects.list_schemas, "List versions of all subjects."),
+    _read("/schemas/types", subjects.list_kinds, "List the types of schemas."),
+    _read("/schemas/ids/{id}", subjects.show_schema, "Show the schema of an id."),
+    _read("/schemas/ids/{id}/schema", subjects.show_schema_text, "Show only its text."),
+    _read("/schemas/ids/{id}/subjects", subjects.schema_subjects, "List its subjects."),
     _read(
-        "/schemas/ids/{id}/versions", registry.schema_versions, "List its subjects and versions."
+        "/schemas/ids/{id}/versions", subjects.schema_versions, "List its subjects and versions."
     ),
-    _read("/schemas/guids/{guid}", registry.show_guid, "Show the schema of a guid."),
-    _read("/schemas/guids/{guid}/ids", registry.guid_ids, "List the ids of a guid."),
+    _read("/schemas/guids/{guid}", subjects.show_guid, "Show the schema of a guid."),
+    _read("/schemas/guids/{guid}/ids", subjects.guid_ids, "List the ids of a guid."),
 )
 _CHECKS = (
-    _send("POST", _COMPATIBILITY, registry.compare, "Check compatibility as registration would.",
+    _send("POST", _COMPATIBILITY, subjects.compare, "Check compatibility as registration would.",
           bodies.SchemaBody),
-    _send("POST", f"{_COMPATIBILITY}/{{version}}", registry.compare_with_version,
+    _send("POST", f"{_COMPATIBILITY}/{{version}}", subjects.compare_with_version,
           "Check compatibility with one version.", bodies.SchemaBody),
 )  # fmt: skip
 _SETTINGS = tuple(
     operation
     for path in ("", "/{subject}")
     for operation in (
-        _read(f"/config{path}", registry_settings.show_config, "Show settings."),
+        _read(f"/config{path}", settings.show_config, "Show settings."),
         _send(
             "PUT",
             f"/config{path}",
-            registry_settings.set_config,
+            settings.set_config,
             "Change settings.",
             bodies.ConfigBody,
         ),
-        _delete(f"/config{path}", registry_settings.delete_config, "Remove settings."),
-        _read(f"/mode{path}", registry_settings.show_mode, "Show the mode."),
-        _send(
-            "PUT", f"/mode{path}", registry_settings.set_mode, "Change the mode.", bodies.ModeBody
-        ),
-        _delete(f"/mode{path}", registry_settings.delete_mode, "Remove the mode."),
+        _delete(f"/config{path}", settings.delete_config, "Remove settings."),
+        _read(f"/mode{path}", settings.show_mode, "Show the mode."),
+        _send("PUT", f"/mode{path}", settings.set_mode, "Change the mode.", bodies.ModeBody),
+        _delete(f"/mode{path}", settings.delete_mode, "Remove the mode."),
     )
 )
 _SERVER = (
-    _read("/", registry_settings.show_root, "Confirm that the registry is available."),
-    _read("/contexts", registry_settings.list_contexts, "List contexts."),
-    _read("/v1/metadata/id", registry_settings.show_cluster, "Show the cluster."),
-    _read("/v1/metadata/version", registry_settings.show_server_version, "Show the version."),
+    _read("/", settings.show_root, "Confirm that the registry is available."),
+    _read("/contexts", settings.list_contexts, "List contexts."),
+    _read("/v1/metadata/id", settings.show_cluster, "Show the cluster."),
+    _read("/v1/metadata/version", settings.show_server_version, "Show the version."),
 )
 
 REGISTRY = (*_SUBJECTS, *_SCHEMAS, *_CHECKS, *_SETTINGS, *_SERVER)

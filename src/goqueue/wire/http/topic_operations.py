@@ -78,6 +78,7 @@ TOPICS = (
         topics.partitions,
         "Show the partitions of a topic: leader, offsets, size.",
         area="topics",
+        request=bodies.ListTopicPartitions,
         answer=bodies.Partitions,
         errors=(errors.UnknownTopic,),
     ),

@@ -1,4 +1,4 @@
-"""The routes of transactions; part of the table in `operations`."""
+"""The routes of transactions and streaming queries; part of the table in `operations`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from goqueue.model import errors
 from goqueue.wire.carrier.routing import ROUTED, STORING, Operation
 from goqueue.wire.http.bodies import groups as group_bodies
 from goqueue.wire.http.bodies import messages as message_bodies
+from goqueue.wire.http.bodies import queries as query_bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.bodies import transactions as bodies
-from goqueue.wire.http.handlers import transactions
+from goqueue.wire.http.handlers import queries, transactions
 
 _COORDINATOR = (errors.CoordinatorLoading, errors.CoordinatorNotAvailable, *ROUTED)
 _ONE = (
@@ -18,6 +19,16 @@ _ONE = (
     errors.InvalidProducerIdMapping,
     errors.FencedProducer,
     errors.TransactionAbortable,
+    *_COORDINATOR,
+    *STORING,
+)
+
+_DECIDING = (
+    errors.InvalidRequest,
+    errors.UnknownTransaction,
+    errors.InvalidTransactionState,
+    errors.ConcurrentTransactions,
+    errors.FencedProducer,
     *_COORDINATOR,
     *STORING,
 )
@@ -136,5 +147,76 @@ TRANSACTIONS = (
         area="transactions",
         answer=bodies.Ended,
         errors=_ONE,
+    ),
+)
+
+QUERIES = (
+    Operation(
+        "prepareTransaction",
+        "POST",
+        "/v1/transactions/{transaction_id}/prepare",
+        queries.prepare,
+        "Prepare a transaction of a query for the commit of its epoch. Idempotent.",
+        area="transactions",
+        request=query_bodies.Prepare,
+        answer=query_bodies.Prepared,
+        errors=(
+            *_DECIDING,
+            errors.InvalidProducerIdMapping,
+            errors.InvalidTransactionTimeout,
+            errors.TransactionAbortable,
+        ),
+        example={"timeout_ms": 3_600_000},
+    ),
+    Operation(
+        "openQuery",
+        "POST",
+        "/v1/queries/{query}/open",
+        queries.open_query,
+        "Begin a run of a query; earlier runs are fenced, and their transactions aborted.",
+        area="queries",
+        request=query_bodies.OpenQuery,
+        answer=query_bodies.Query,
+        errors=(
+            errors.InvalidRequest,
+            errors.ConcurrentTransactions,
+            errors.FencedProducer,
+            *_COORDINATOR,
+            *STORING,
+        ),
+        example={"run_name": "driver-1"},
+    ),
+    Operation(
+        "listQueries",
+        "GET",
+        "/v1/queries",
+        queries.list_all,
+        "List queries with their latest run and epoch.",
+        area="queries",
+        request=query_bodies.ListQueries,
+        answer=query_bodies.Queries,
+        errors=_COORDINATOR,
+    ),
+    Operation(
+        "showQuery",
+        "GET",
+        "/v1/queries/{query}",
+        queries.show,
+        "Show the latest run and the latest epoch of a query.",
+        area="queries",
+        answer=query_bodies.Query,
+        errors=(errors.UnknownTransaction, *_COORDINATOR),
+    ),
+    Operation(
+        "commitEpoch",
+        "POST",
+        "/v1/queries/{query}/epochs/{epoch}/commit",
+        queries.commit,
+        "Commit prepared transactions as one epoch, unless it is committed already. Idempotent.",
+        area="queries",
+        request=query_bodies.CommitEpoch,
+        answer=query_bodies.EpochCommitted,
+        errors=_DECIDING,
+        example={"run": 1, "transactions": ["AQAAAAAAAAAAAAAAAAAAAAAAAA"]},
     ),
 )

@@ -108,6 +108,7 @@ _KEYS = (
         "/v1/users/{user}/keys",
         users.list_keys,
         "List the keys of a user, the oldest first.",
+        request=bodies.ListKeys,
         answer=bodies.Keys,
         errors=(errors.UnknownUser,),
     ),

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
+from goqueue.model.errors import MalformedRequest
 from goqueue.wire.kafka.primitives import Buffer
 
 API_VERSIONS_KEY: Final = 18
 _MESSAGES: Final = "goqueue.wire.kafka.messages"
+# Requests that a client sends only if it ignores that they are not announced.
+_STREAMS_KEYS: Final = frozenset({88, 89})
 
 
 class Codec(Protocol):
@@ -61,3 +64,12 @@ class Api:
         if self.key == API_VERSIONS_KEY:
             return 0
         return 1 if self.is_flexible(version) else 0
+
+
+def not_served(key: int) -> MalformedRequest:
+    """The error of a request that no handler takes."""
+    if key in _STREAMS_KEYS:
+        return MalformedRequest(
+            f"API {key} is not served here: Kafka Streams works with group.protocol=classic alone."
+        )
+    return MalformedRequest(f"API {key} is not served here.")

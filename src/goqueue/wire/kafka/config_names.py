@@ -41,6 +41,18 @@ OF_GROUP: Final[Mapping[str, str]] = {
     HEARTBEAT_MS: "group.consumer.heartbeat.interval.ms",
 }
 
+# Those of share groups, which nodes of Kafka have and ours have not.
+OF_SHARE_GROUP: Final[Mapping[str, str]] = {
+    name: f"group.{name.replace('_', '.')}"
+    for name in (
+        "share_delivery_count_limit",
+        "share_heartbeat_interval_ms",
+        "share_partition_max_record_locks",
+        "share_record_lock_duration_ms",
+        "share_session_timeout_ms",
+    )
+}
+
 # Limits on replication traffic.
 FEEDING_RATE: Final = "leader.replication.throttled.rate"
 CATCHING_UP_RATE: Final = "follower.replication.throttled.rate"

@@ -19,8 +19,15 @@ from goqueue.broker.gate.areas.configs import (
     ListenerSettings,
     Settings,
     built_in_settings,
+    share_defaults,
 )
-from goqueue.wire.kafka.config_names import OF_GROUP, OF_NODE, RATES, wire_name
+from goqueue.wire.kafka.config_names import (
+    OF_GROUP,
+    OF_NODE,
+    OF_SHARE_GROUP,
+    RATES,
+    wire_name,
+)
 
 SOURCE_TOPIC = 1
 SOURCE_DYNAMIC_BROKER = 2
@@ -82,7 +89,7 @@ def _default_layers(defaults: DefaultLayers, name: str) -> tuple[Synonym, ...]:
 
 
 def describe_group(settings: GroupSettings, own: Mapping[str, str]) -> list[Config]:
-    """The settings of a group of the consumer protocol."""
+    """The settings of a group, of the consumer protocol and as a share group."""
     node, plain = _group_times(settings), _group_times(built_in_settings().groups)
     configs = []
     for name, node_name in OF_GROUP.items():
@@ -97,7 +104,27 @@ def describe_group(settings: GroupSettings, own: Mapping[str, str]) -> list[Conf
                 wire_name(name), first.value, first.source, _TYPES["int"], synonyms=tuple(layers)
             )
         )
+    return configs + _describe_share_group(own)
+
+
+def _describe_share_group(own: Mapping[str, str]) -> list[Config]:
+    configs = []
+    for core, default in share_defaults().items():
+        name = wire_name(core)
+        layers = [Synonym(OF_SHARE_GROUP.get(core, name), default, SOURCE_DEFAULT)]
+        if core in own:
+            layers.insert(0, Synonym(name, own[core], SOURCE_GROUP))
+        kind = _TYPES[_kind_of(default)]
+        configs.append(
+            Config(name, layers[0].value, layers[0].source, kind, synonyms=tuple(layers))
+        )
     return configs
+
+
+def _kind_of(value: str) -> str:
+    if value.isdecimal():
+        return "int"
+    return "boolean" if value in ("true", "false") else "string"
 
 
 def _group_times(groups: GroupSettings) -> dict[str, str]:

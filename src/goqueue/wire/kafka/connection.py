@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from struct import Struct
-from time import perf_counter_ns
+from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -20,10 +20,12 @@ from goqueue.loop.promise import Promise, start
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.foreign import FIRST_BYTES, explained, protocol_of
-from goqueue.wire.kafka.api import API_VERSIONS_KEY
+from goqueue.wire.kafka.api import API_VERSIONS_KEY, not_served
+from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.messages.header import decode_request_header
 from goqueue.wire.kafka.produce_fast_path import RUN_REQUESTS_MAX, produce_one, read_run
 from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
+from goqueue.wire.kafka.response_errors import name_of
 from goqueue.wire.parts import Part
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _LENGTH = Struct(">i")
 _HEAD = Struct(">hhi")
+_KEY = Struct(">h")
 _RESPONSE_HEAD = Struct(">ii")
 _RESPONSE_HEAD_FLEXIBLE = Struct(">iix")
 
@@ -43,6 +46,11 @@ _MUTED = 2  # until its client has waited as long as its quotas demand
 _PRODUCE_KEY = 0
 _METADATA_KEY = 3
 _EARLY_KEYS = (API_VERSIONS_KEY, _METADATA_KEY)
+# How long a long poll may still find something when it delays responses that are ready.
+LONG_POLL_GRACE_MS = 10
+# Of requests other than Produce, which are decoded item by item while nobody else is served: for 8
+# MiB of names that takes seconds. Offsets of 100,000 partitions have about 3 MB.
+SMALL_REQUEST_BYTES_MAX = 8 << 20
 _NO_TAGS = b"\x00"
 
 _log = logging.getLogger(__name__)
@@ -65,6 +73,7 @@ class Call:
         "parts",
         "served",
         "session",
+        "started",
         "version",
     )
 
@@ -74,11 +83,14 @@ class Call:
         served: Served,
         version: int,
         correlation_id: int,
+        started: float,
     ) -> None:
+        """`started` is when the request was received, in seconds."""
         self.connection = connection
         self.served = served
         self.version = version
         self.correlation_id = correlation_id
+        self.started = started
         self.session = connection.session
         self.is_done = False
         self.parts: list[Part] = []
@@ -108,6 +120,7 @@ class Call:
             parts[0] = _RESPONSE_HEAD_FLEXIBLE.pack(length + 1, self.correlation_id)
         else:
             parts[0] = _RESPONSE_HEAD.pack(length, self.correlation_id)
+        self._measure(served.errors_in(response))
         self.parts = parts
         self.is_done = True
         self.connection.advance()
@@ -116,6 +129,7 @@ class Call:
 
     def answer_nothing(self) -> None:
         """Complete a request that has no response."""
+        self._measure(())
         self.is_done = True
         self.connection.advance()
 
@@ -127,7 +141,20 @@ class Call:
 
     def fail(self, error: Exception) -> None:
         """Close the connection after an unexpected error of a handler; the node continues."""
+        self._measure((ErrorCode.UNKNOWN_SERVER_ERROR,))
         self.connection.fail(self.served.name, error)
+
+    def leave_out(self, seconds: float) -> None:
+        """Do not count time in which the request waited because its client wanted it to."""
+        self.started += seconds
+
+    def _measure(self, codes: Collection[int]) -> None:
+        """Count the request, its duration and the errors that its client is told."""
+        measured = self.connection.measured.api(self.served.name)
+        measured.duration.observe(perf_counter() - self.started)
+        for code in codes:
+            if code:
+                measured.failed(name_of(code))
 
 
 class Connection:
@@ -151,9 +178,13 @@ class Connection:
         "grants",
         "is_closed",
         "is_flushing",
+        "long_polls",
+        "measured",
         "muted_until_ms",
+        "produced",
         "round_heard",
         "session",
+        "software",
         "unsent_bytes",
     )
 
@@ -175,10 +206,13 @@ class Connection:
         self._outbox_bytes = 0
         self._client_id_bytes = b""
         self._held = 0  # why it is not read
-        self._seat: Callable[[], None] | None = None  # ends its count among those of its user
+        self._seat = front.gate.seat()
         self._unmuting: Handle | None = None
         self._since_ns = 0  # when time was last charged
         self.muted_until_ms = 0
+        self.measured = front.gate.requests.listener(client.rules.name)
+        self.produced = self.measured.api("Produce")
+        self.software = ""  # the client library, as it names itself
         self.identify(front.gate.authentication.session(client))
         self.is_closed = False
         self.is_flushing = False
@@ -186,6 +220,7 @@ class Connection:
         self.unsent_bytes = 0  # updated by the owner of the socket
         self.early_bytes = 0  # of responses that are ready and wait for earlier ones
         self.cancellations: dict[object, Callable[[], None]] = {}
+        self.long_polls: dict[Waiting, Callable[[], None]] = {}  # with what ends their wait
 
     def identify(self, session: Session) -> None:
         """Use this identity from now on, and what it may write and read."""
@@ -237,6 +272,8 @@ class Connection:
                 if protocol in ("TLS", "HTTP"):
                     raise MalformedRequest(explained(protocol, spoken="Kafka"))
                 raise wrong_length(length, front.request_bytes_max)
+            if length > SMALL_REQUEST_BYTES_MAX:
+                _check_large(data[at:end], length)
             stop = at + 4 + length
             if stop > end:
                 break
@@ -333,13 +370,7 @@ class Connection:
 
     def _take_seat(self) -> None:
         """Count this connection among those of its user; raise if there are too many."""
-        self._leave_seat()
-        self._seat = self._front.gate.connect(self.session)
-
-    def _leave_seat(self) -> None:
-        if self._seat is not None:
-            leave, self._seat = self._seat, None
-            leave()
+        self._seat.take(self.session)
 
     def _must_wait(self, frame: memoryview) -> bool:
         """Hold a request until the node is ready, unless it is about versions or metadata."""
@@ -382,6 +413,27 @@ class Connection:
         # Of the causes of blocking, only the length of the queue can have decreased here.
         if was_full and not self.is_blocked:
             self._unblock()
+        if self.long_polls:
+            self._end_long_polls()
+
+    def long_poll(self, call: Waiting, end: Callable[[], None]) -> None:
+        """Let a request wait for news until responses behind it are ready; `end` answers it then.
+
+        Whoever answers it removes it from `long_polls`.
+        """
+        self.long_polls[call] = end
+        self._end_long_polls()
+
+    def _end_long_polls(self) -> None:
+        """End the wait of requests that delay responses which are ready."""
+        is_delaying = False
+        for call in reversed(self._calls):
+            if call.is_done:
+                is_delaying = True
+            elif is_delaying and call in self.long_polls:
+                # A little later, so that a client with requests behind each poll gets news too.
+                clock = self._front.gate.clock
+                clock.call_later(LONG_POLL_GRACE_MS, self.long_polls.pop(call))
 
     def answer_at_once(self, answer: bytes) -> bool:
         """Send a response that has no entry in the queue; False, without effect, if others wait."""
@@ -405,16 +457,19 @@ class Connection:
         """The socket is closed; drop all responses."""
         self.is_closed = True
         cancellations, self.cancellations = self.cancellations, {}
-        for cancel in cancellations.values():
+        # Requests come before the session that they belong to, which was here first: when what it
+        # holds is returned, they get nothing more.
+        for cancel in reversed(tuple(cancellations.values())):
             cancel()
         self._calls.clear()
+        self.long_polls.clear()
         self._outbox.clear()
         if self._held & NOT_READY:
             self._front.let_go(self)
         if self._unmuting is not None:
             self._unmuting.cancel()
             self._unmuting = None
-        self._leave_seat()
+        self._seat.leave()
         # The socket's object refers to this one; dropping the reference breaks the cycle, so that
         # both are freed at once.
         self._send, self._close, self._unblock = _send_nothing, _do_nothing, _do_nothing
@@ -431,15 +486,16 @@ class Connection:
             self._close()
 
     def _handle(self, frame: memoryview) -> None:
+        started = perf_counter()
         key, version, correlation_id = _HEAD.unpack_from(frame)
         served = self._front.served.get(key)
         if served is None:
-            raise MalformedRequest(f"API {key} is not served here.")
+            raise not_served(key)
         if not served.version_min <= version <= served.version_max:
             if key != API_VERSIONS_KEY:
                 raise MalformedRequest(f"{served.name} version {version} is not served here.")
             # The client may understand this response only in the oldest version.
-            call = Call(self, served, 0, correlation_id)
+            call = Call(self, served, 0, correlation_id, started)
             self._calls.append(call)
             call.answer(self._front.unsupported_api_versions())
             return
@@ -454,11 +510,12 @@ class Connection:
                 version=version,
                 correlation_id=correlation_id,
                 at=start_of_body,
+                started=started,
             )
         ):
             return
         request = served.decode_request(frame, version, start_of_body)
-        call = Call(self, served, version, correlation_id)
+        call = Call(self, served, version, correlation_id, started)
         self._calls.append(call)
         try:
             result = served.handler(call, request)
@@ -495,6 +552,15 @@ def _send_nothing(_: list[Part]) -> None:
 
 def _do_nothing() -> None:
     """Used after the socket was closed."""
+
+
+def _check_large(start: memoryview, length: int) -> None:
+    """Raise as soon as a large request is known to be none that may be large."""
+    if len(start) >= 6 and _KEY.unpack_from(start, 4)[0] != _PRODUCE_KEY:
+        raise RequestTooLarge(
+            f"A request of {length} bytes is over the limit of {SMALL_REQUEST_BYTES_MAX}, which "
+            "all requests but Produce have."
+        )
 
 
 def wrong_length(length: int, most: int) -> MalformedRequest:

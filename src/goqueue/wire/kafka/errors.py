@@ -100,11 +100,18 @@ class ErrorCode(IntEnum):
     STALE_MEMBER_EPOCH = 113
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    UNKNOWN_SUBSCRIPTION_ID = 117
+    TELEMETRY_TOO_LARGE = 118
     TRANSACTION_ABORTABLE = 120
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124
     INVALID_REGULAR_EXPRESSION = 128
+    SHARE_SESSION_LIMIT_REACHED = 133
 
 
-_CODES: dict[type[errors.GoQueueError], ErrorCode] = {
+CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.InvalidSettings: ErrorCode.INVALID_CONFIG,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MalformedRequest: ErrorCode.INVALID_REQUEST,
@@ -186,6 +193,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.InFlightQuotaReached: ErrorCode.POLICY_VIOLATION,
     errors.InvalidQuota: ErrorCode.INVALID_REQUEST,
     errors.NoOwner: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    errors.UpgradeInProgress: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorNotAvailable: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
@@ -203,6 +211,7 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.InvalidRegularExpression: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
     errors.LimitReached: ErrorCode.POLICY_VIOLATION,
+    errors.MetricsDisabled: ErrorCode.INVALID_REQUEST,
     errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.GroupKindMismatch: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidGroupSettings: ErrorCode.INVALID_CONFIG,
@@ -216,9 +225,11 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.DeduplicationFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.LeaseTooLong: ErrorCode.INVALID_REQUEST,
     errors.InvalidReceipt: ErrorCode.INVALID_REQUEST,
+    errors.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
     errors.StaleReceipt: ErrorCode.INVALID_REQUEST,
     errors.DeadLettering: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.CorruptDeliveryState: ErrorCode.INVALID_REQUEST,
+    errors.CorruptJourney: ErrorCode.INVALID_REQUEST,
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.InvalidProducerIdMapping: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -229,10 +240,14 @@ _CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.TransactionCoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
     errors.UnknownFetchSession: ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     errors.InvalidFetchSessionEpoch: ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    errors.UnknownShareSession: ErrorCode.SHARE_SESSION_NOT_FOUND,
+    errors.InvalidShareSessionEpoch: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    errors.ShareSessionLimitReached: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     errors.UnknownSchedule: ErrorCode.INVALID_REQUEST,
     errors.ScheduleReleased: ErrorCode.INVALID_REQUEST,
     # Dead letters.
     errors.UnknownRedrive: ErrorCode.INVALID_REQUEST,
+    errors.UnknownReport: ErrorCode.INVALID_REQUEST,
     errors.RedriveActive: ErrorCode.INVALID_REQUEST,
     errors.RedriveEnded: ErrorCode.INVALID_REQUEST,
 }
@@ -247,7 +262,7 @@ _DENIED: dict[str, ErrorCode] = {
 def code_of(error: errors.GoQueueError) -> ErrorCode:
     if isinstance(error, errors.AccessDenied):
         return _DENIED.get(error.kind, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return _CODES[type(error)]
+    return CODES[type(error)]
 
 
 def transaction_code(

@@ -15,14 +15,16 @@ from goqueue.wire.kafka.api import API_VERSIONS_KEY, Api
 from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.fetch_sessions import FetchSessions
-from goqueue.wire.kafka.handlers import HANDLERS, load_handler
+from goqueue.wire.kafka.handlers import HANDLERS, TELEMETRY_KEYS, load_handler
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from goqueue.wire.kafka.produce_fast_path import FRAME_BYTES_MAX, Gatherer
+from goqueue.wire.kafka.response_errors import errors_in
 from goqueue.wire.kafka.sasl_connection import SaslConnection
+from goqueue.wire.kafka.share_sessions import ShareSessions
 from goqueue.wire.parts import Part
 
-_LOADED = frozenset(("decode_request", "handler", "response_type", "write_response"))
+_LOADED = frozenset(("decode_request", "errors_in", "handler", "response_type", "write_response"))
 
 
 class Served:
@@ -36,6 +38,7 @@ class Served:
         "_flexible_from",
         "_front",
         "decode_request",
+        "errors_in",
         "handler",
         "key",
         "name",
@@ -46,6 +49,7 @@ class Served:
     )
 
     decode_request: Callable[..., Any]
+    errors_in: Callable[[Any], set[int]]
     handler: Callable[[Call, Any], Any]
     response_type: type[Any]
     write_response: Callable[..., None]
@@ -67,6 +71,7 @@ class Served:
         self.decode_request = codec.decode_request
         self.write_response = codec.write_response
         self.response_type = codec.Response
+        self.errors_in = errors_in(codec.Response)
         self.handler = partial(load_handler(self.key), self._front)
         return getattr(self, name)
 
@@ -96,6 +101,7 @@ class Limits:
     unsent_bytes_max: int = 64 << 20
     fetch_bytes_max: int = 55 << 20
     fetch_sessions_max: int = 1000
+    share_sessions_max: int = 2000
     session_ms_max: int = 0  # after which a client must authenticate again; 0: never
 
 
@@ -127,7 +133,12 @@ class FrontEnd:
         self.requests_in_flight_max = limits.requests_in_flight_max
         self.unsent_bytes_max = limits.unsent_bytes_max
         self.fetch_sessions = FetchSessions(limits.fetch_sessions_max, gate.random)
-        self.served: Mapping[int, Served] = {key: Served(self, API_BY_KEY[key]) for key in HANDLERS}
+        self.share_sessions = ShareSessions(limits.share_sessions_max)
+        self.served: Mapping[int, Served] = {
+            key: Served(self, API_BY_KEY[key])
+            for key in HANDLERS
+            if gate.has_client_telemetry or key not in TELEMETRY_KEYS
+        }
         self._logins = 0  # requests of clients that log in, in this iteration
         self._logging_in: deque[SaslConnection] = deque()  # that wait for another iteration
         self.refusals = 0  # connections that wait before they learn that authentication failed

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from functools import cache, partial
 from struct import Struct, calcsize
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.gate.grants import Grants, RunLimits, Stored, Writer
 from goqueue.model.batch import read_header
 from goqueue.model.errors import GoQueueError
 from goqueue.model.runs import Piece, are_plain
+from goqueue.model.session import Session
 from goqueue.wire.kafka.errors import code_of
 from goqueue.wire.kafka.request_reference import (
     FLEXIBLE_FROM,
@@ -27,6 +29,7 @@ from goqueue.wire.kafka.request_reference import (
     parse_produce,
     split_key,
 )
+from goqueue.wire.kafka.response_errors import name_of
 
 try:
     from goqueue.wire.kafka._requests import answer_run, read_run
@@ -34,6 +37,7 @@ except ImportError:  # GoQueue was installed without a compiler.
     from goqueue.wire.kafka.request_reference import answer_run, read_run
 
 if TYPE_CHECKING:
+    from goqueue.broker.gate.request_metrics import ApiMetrics
     from goqueue.wire.kafka.connection import Connection
     from goqueue.wire.kafka.front_end import FrontEnd
     from goqueue.wire.parts import Part
@@ -147,6 +151,7 @@ class Answer:
         "_connection",
         "_correlation_id",
         "_layout",
+        "_started",
         "_stored",
         "_writer",
         "is_done",
@@ -160,12 +165,14 @@ class Answer:
         layout: Layout,
         writer: Writer,
         stored: Stored,
+        started: float,
     ) -> None:
         self._connection = connection
         self._correlation_id = correlation_id
         self._layout = layout
         self._writer = writer
         self._stored = stored
+        self._started = started
         self.is_done = False
         self.parts: list[Part] = []
 
@@ -173,8 +180,11 @@ class Answer:
         """The batch is committed, or never will be."""
         stored, start_offset = self._stored, self._writer.log_start_offset
         code, base_offset = 0, stored.base_offset
+        measured = self._connection.produced
+        measured.duration.observe(perf_counter() - self._started)
         if error is not None:
             code, base_offset = code_of(error), -1
+            measured.failed(name_of(code))
         self.parts.append(
             self._layout.pack(
                 self._correlation_id,
@@ -196,6 +206,7 @@ def produce_one(
     version: int,
     correlation_id: int,
     at: int,
+    started: float,
 ) -> bool:
     """Handle the request whose body begins at `at`; False leaves it untouched."""
     parsed = parse_produce(frame, at, version)
@@ -224,8 +235,9 @@ def produce_one(
             throttle_ms,
         )
         if connection.answer_at_once(answer):
+            connection.produced.duration.observe(perf_counter() - started)
             return True
-    waiting = Answer(connection, correlation_id, layout, writer, stored)
+    waiting = Answer(connection, correlation_id, layout, writer, stored, started)
     connection.stand_in_line(waiting)
     writer.when_stored(stored, waiting, is_replicated=acks == _ACKS_ALL)
     return True
@@ -271,19 +283,30 @@ class _Answers:
 class _Load:
     """The batches of one iteration for one partition."""
 
-    __slots__ = ("_count", "_pieces", "_waiting", "_writer", "limits")
+    __slots__ = (
+        "_count",
+        "_pieces",
+        "_senders",
+        "_started",
+        "_waiting",
+        "_writer",
+        "limits",
+    )
 
     def __init__(self, writer: Writer, limits: RunLimits) -> None:
         self.limits = limits
+        self._started = perf_counter()  # when the first of them was received
         self._writer = writer
         self._count = 0
         self._pieces: list[Piece] = []
+        self._senders: list[Session] = []  # of the pieces
         self._waiting: dict[int, list[_Waiting]] = {}
 
     def add(self, answers: _Answers, layout: Layout, share: Share, shift: int, acks: int) -> None:
         """Add a share of a run; its spans are moved by `shift`."""
         _, places, correlation_ids, spans = share
         self._pieces.append((spans, shift))
+        self._senders.append(answers.connection.session)
         waiting = (answers, places, correlation_ids, layout, self._count)
         if acks in self._waiting:
             self._waiting[acks].append(waiting)
@@ -296,7 +319,7 @@ class _Load:
             return
         writer = self._writer
         try:
-            offsets, last_offset = writer.append_run(data, self._pieces)
+            offsets, last_offset = writer.append_run(data, self._pieces, self._senders)
         except GoQueueError as error:
             for waiting in self._waiting.values():
                 self._answer(waiting, b"", error)
@@ -310,6 +333,7 @@ class _Load:
         start_offset = self._writer.log_start_offset
         if error is not None:
             offsets = b""
+        self._measure(waiting, error)
         for answers, places, correlation_ids, layout, first in waiting:
             muted = answers.connection.muted_until_ms
             throttle_ms = answers.connection.throttle_ms if muted else 0
@@ -319,6 +343,23 @@ class _Load:
                 code = 0 if error is None else code_of(error)
                 template = layout.pack(0, code, -1, -1, start_offset, throttle_ms)
             answers.put(places, correlation_ids, template, layout, offsets, first)
+
+    def _measure(self, waiting: list[_Waiting], error: GoQueueError | None) -> None:
+        """Count the requests, which were received in the same turn, with few observations."""
+        seconds, size = perf_counter() - self._started, 0
+        measured = waiting[0][0].connection.produced
+        for answers, places, _, _, _ in waiting:
+            if answers.connection.produced is not measured:
+                _observe(measured, seconds, size // _NUMBER_BYTES, error)
+                measured, size = answers.connection.produced, 0
+            size += len(places)
+        _observe(measured, seconds, size // _NUMBER_BYTES, error)
+
+
+def _observe(measured: ApiMetrics, seconds: float, count: int, error: GoQueueError | None) -> None:
+    measured.duration.observe(seconds, count)
+    if error is not None:
+        measured.failed(name_of(code_of(error)), count)
 
 
 _Place = tuple[_Load, Layout]

@@ -259,8 +259,12 @@ class SaslConnection(Connection):
         return min(ends, default=NEVER_MS)
 
     def _lifetime_ms(self) -> int:
-        """Return for how long the client may go on without authenticating again; 0 is for ever."""
-        if not self._is_open or self._expires_ms == NEVER_MS:
+        """Return for how long the client may go on without authenticating again; 0 is for ever.
+
+        It is 0 too until an exchange is over, as in Kafka. With what is left of the last session,
+        librdkafka would begin once more in the middle of the exchange, and crash.
+        """
+        if self._exchange is not None or self._expires_ms == NEVER_MS:
             return 0
         return max(1, self._expires_ms - self._wall_ms())
 

@@ -12,6 +12,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTimedOut
 from goqueue.model.errors.refusals import error_of
 from goqueue.model.session import ConnectedClient
+from goqueue.model.support import Support
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
     FRAME_BYTES_MAX,
@@ -49,6 +50,7 @@ class Calling:
         """Without credentials the connections themselves must authenticate both sides (TLS)."""
         self.node_id = node_id
         self.unsent_bytes = 0
+        self.support: Support | None = None  # of the other node, while it is connected
         self.complaint = ""  # why the last handshake failed, if one of the two reported it
         self._clock = clock
         self._hello = hello
@@ -178,7 +180,7 @@ class Calling:
 
     def closed(self) -> None:
         """Fail all calls in flight, whose outcome is unknown after the connection broke."""
-        self._send = self._close = None
+        self._send = self._close = self.support = None
         self._is_met = False
         self._end_handshake()
         self._waiting.clear()
@@ -222,7 +224,7 @@ class Calling:
                 f"{hello.node_id}; check the list of peers"
             )
             return
-        self._is_met = True
+        self._is_met, self.support = True, hello.support
         self._end_handshake()
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0

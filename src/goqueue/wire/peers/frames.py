@@ -17,9 +17,13 @@ from msgspec import Meta
 
 from goqueue.model.errors import MalformedRequest, RequestTooLarge
 from goqueue.model.errors.refusals import Refusal
+from goqueue.model.support import UNKNOWN, Support
 from goqueue.wire.parts import Part
 
-PROTOCOL_VERSION = 1
+HANDSHAKE_VERSION = 1  # of the frames of the handshake itself, which must not change
+# The versions of the protocol between nodes that this release speaks.
+PROTOCOL_MIN = 1
+PROTOCOL_MAX = 1
 FRAME_BYTES_MAX = 128 << 20
 HANDSHAKE_FRAME_BYTES_MAX = 2_048  # of a frame of an unauthenticated peer
 NO_CALL = 0
@@ -59,13 +63,17 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
 
     cluster_id: Annotated[str, Meta(max_length=256)]
     node_id: Annotated[int, Meta(ge=ASKING_ID, le=(1 << 31) - 1)]
-    version: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = PROTOCOL_VERSION
+    version: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = HANDSHAKE_VERSION
     magic: bytes = _MAGIC
     # If nodes authenticate by a secret; see `handshake`.
     nonce: Annotated[bytes, Meta(max_length=NONCE_BYTES)] = b""
     key_ids: Annotated[list[bytes], Meta(max_length=16)] = []
     proof: Annotated[bytes, Meta(max_length=PROOF_BYTES)] = b""
     callee_id: int = ASKING_ID  # the node that the caller expects
+    # Releases from before these fields ignore them, and leave them out: they speak version 1.
+    protocol_min: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 1
+    protocol_max: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 1
+    support: Support = UNKNOWN
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True):

@@ -27,8 +27,8 @@ from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
     ASKING_ID,
     HANDSHAKE_FRAME_BYTES_MAX,
+    HANDSHAKE_VERSION,
     NONCE_BYTES,
-    PROTOCOL_VERSION,
     Frame,
     Hello,
     Role,
@@ -126,6 +126,9 @@ class CallerHandshake:
         if frame.role is Role.CHALLENGE:
             return self._prove(frame)
         hello = read_hello(frame)
+        problem = protocol_problem(self._hello, hello)
+        if problem:
+            raise MalformedRequest(problem)
         if self._credentials is None:
             return hello
         if self._key_id is None:
@@ -174,11 +177,9 @@ class CalleeHandshake:
             self._check(frame, self._caller)
             return self._caller
         caller = read_hello(frame)
-        if caller.version != PROTOCOL_VERSION:
-            raise Unproven(
-                f"It speaks version {caller.version} of the protocol between nodes, and this one "
-                f"{PROTOCOL_VERSION}; run the same release on both."
-            )
+        problem = protocol_problem(mine, caller)
+        if problem:
+            raise Unproven(problem)
         if self._credentials is None:
             return caller
         # Discovery does not know which node it calls, and may do nothing else.
@@ -211,6 +212,26 @@ class CalleeHandshake:
         return hello_parts(mine)
 
 
+def protocol_problem(mine: Hello, other: Hello) -> str:
+    """Return why two nodes cannot speak with each other, as a sentence; empty if they can.
+
+    They use the newest version of the protocol that both speak.
+    """
+    if other.version != HANDSHAKE_VERSION:
+        return (
+            f"It uses version {other.version} of the handshake between nodes, and this one "
+            f"{HANDSHAKE_VERSION}; run releases that follow each other."
+        )
+    newest = min(mine.protocol_max, other.protocol_max)
+    if newest >= max(mine.protocol_min, other.protocol_min):
+        return ""
+    return (
+        f"It speaks versions {other.protocol_min} to {other.protocol_max} of the protocol between "
+        f"nodes, and this one {mine.protocol_min} to {mine.protocol_max}; upgrade one release at "
+        "a time."
+    )
+
+
 def _mac(key: bytes, data: bytes) -> bytes:
     return hmac.digest(key, data, sha256().name)
 
@@ -227,4 +248,5 @@ __all__ = [
     "CallerHandshake",
     "Credentials",
     "Unproven",
+    "protocol_problem",
 ]

@@ -43,6 +43,18 @@ class Asked:
     site: Site
     trace: str | None = None
 
+    @property
+    def trace_header(self) -> bytes:
+        """What names the trace of the request, or of its first message; empty if nothing does."""
+        text = self.trace or getattr(self.body, "trace_header", "")
+        return str(text).encode(errors="replace")
+
+    @property
+    def wait_ms(self) -> int | None:
+        """How long the client lets the request wait; None if the queue decides."""
+        seconds: int | None = getattr(self.body, "wait_time_seconds", None)
+        return None if seconds is None else seconds * 1_000
+
     def url_of(self, name: str) -> str:
         """The URL of a queue as this client reaches it."""
         return f"{self.base_url}/{self.site.account}/{name}"
@@ -134,6 +146,9 @@ class SqsApplication(Application):
     def authenticator(self, client: ConnectedClient, session: Session) -> Authenticator:
         authentication = self.front.gate.authentication
         return SignatureAuthenticator(authentication, client, session, self._keys, self.clock)
+
+    def code_of(self, error: GoQueueError) -> str:
+        return told(error).name
 
     def has_credentials(self, headers: Mapping[bytes, bytes], url: bytes) -> bool:
         return AUTHORIZATION in headers or signatures.IN_QUERY in url

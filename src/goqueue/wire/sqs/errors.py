@@ -294,6 +294,9 @@ class InvalidRequest(SqsError):
     name, query_name = "InvalidParameterValueException", "InvalidParameterValue"
 
 
+# By the code in the result of a batch entry, the name that metrics count the error under.
+NAMES = {one.query_name: one.name for one in SqsError.__subclasses__()}
+
 # Errors that have an equivalent in SQS. Others are mapped by their HTTP status.
 MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
     errors.AccessDenied: AccessDenied,
@@ -315,6 +318,7 @@ MEANINGS: dict[type[GoQueueError], type[SqsError]] = {
     errors.InvalidReceipt: ReceiptHandleIsInvalid,
     errors.StaleReceipt: MessageNotInflight,
     errors.UnknownRedrive: ResourceNotFound,
+    errors.UnknownReport: ResourceNotFound,
     errors.RedriveActive: UnsupportedOperation,
     errors.RedriveEnded: UnsupportedOperation,
 }

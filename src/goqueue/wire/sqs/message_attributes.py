@@ -14,22 +14,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from goqueue.model.batch import Header
-from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
-from goqueue.model.dead_letters import REDRIVEN_HEADER
-from goqueue.model.queue_headers import (
+from goqueue.model.attributes import (
     DEDUPLICATED_AT_HEADER,
     DEDUPLICATION_HEADER,
     MESSAGE_ID_HEADER,
 )
+from goqueue.model.batch import Header
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
+from goqueue.model.dead_letters import REDRIVEN_HEADER
 from goqueue.wire.sqs.errors import InvalidMessageContents, InvalidParameterValue
-from goqueue.wire.sqs.shapes import AttributeValue
+from goqueue.wire.sqs.shapes import TRACE, AttributeValue
 from goqueue.wire.sqs.text import FORBIDDEN, decode_text, is_plain
 
 ATTRIBUTES_MAX = 10
 NAME_LENGTH_MAX = 256
 TYPE_LENGTH_MAX = 256
-TRACE = "AWSTraceHeader"
 ENCODING = "GoQueueEncoding"
 SENT_HEADER = "sqs.sent"
 _OWN_PREFIX = "sqs."

@@ -7,10 +7,15 @@ fields are None: which are required depends on the queue and is checked by handl
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, field
+
+from goqueue.wire.sqs.errors import NAMES
+
+TRACE = "AWSTraceHeader"  # a system attribute
+TRACE_PARENT = "traceparent"  # of W3C Trace Context, an attribute of the user
 
 
 def _listed(element: str) -> Meta:
@@ -59,6 +64,17 @@ class Outgoing(Shape):
     message_system_attributes: SystemAttributes | None = None
     message_deduplication_id: str | None = None
     message_group_id: str | None = None
+
+    @property
+    def trace_header(self) -> str:
+        """The attribute that names its trace; empty if there is none."""
+        for attributes, name in (
+            (self.message_attributes, TRACE_PARENT),
+            (self.message_system_attributes, TRACE),
+        ):
+            if attributes and (found := attributes.get(name)):
+                return found.string_value or ""
+        return ""
 
 
 class OutgoingEntry(Outgoing):
@@ -112,17 +128,29 @@ class Failed(Shape):
 FailedEntries = Annotated[list[Failed], _listed("BatchResultErrorEntry")]
 
 
-class SendMessageBatchResult(Shape):
+class BatchResult(Shape):
+    """Of the entries of a batch, those that succeeded and those that failed."""
+
+    successful: list[Any] | None = None
+    failed: FailedEntries | None = None
+
+    @property
+    def error_codes(self) -> set[str]:
+        """The errors that metrics count, each once."""
+        return {NAMES.get(one.code, one.code) for one in self.failed or ()}
+
+
+class SendMessageBatchResult(BatchResult):
     successful: Annotated[list[SentEntry], _listed("SendMessageBatchResultEntry")] | None = None
     failed: FailedEntries | None = None
 
 
-class DeleteMessageBatchResult(Shape):
+class DeleteMessageBatchResult(BatchResult):
     successful: Annotated[list[Done], _listed("DeleteMessageBatchResultEntry")] | None = None
     failed: FailedEntries | None = None
 
 
-class ChangeMessageVisibilityBatchResult(Shape):
+class ChangeMessageVisibilityBatchResult(BatchResult):
     successful: Annotated[list[Done], _listed("ChangeMessageVisibilityBatchResultEntry")] | None = (
         None
     )
@@ -144,6 +172,11 @@ class SendMessage(Outgoing):
 
 class SendMessageBatch(OfQueue):
     entries: Annotated[list[OutgoingEntry], _listed("SendMessageBatchRequestEntry")] | None = None
+
+    @property
+    def trace_header(self) -> str:
+        """That of the first message."""
+        return self.entries[0].trace_header if self.entries else ""
 
 
 class ReceiveMessage(OfQueue):

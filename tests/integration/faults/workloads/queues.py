@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.integration.faults import rules
@@ -50,6 +50,16 @@ class Consumer:
 
     def extend(self, one: Received, seconds: int) -> Outcome:
         raise NotImplementedError
+
+
+@dataclass(slots=True)
+class Worker:
+    """One consumer at work, and what it will settle later."""
+
+    process: str
+    consumer: Consumer
+    chance: random.Random
+    held: list[Received] = field(default_factory=list)
 
 
 class QueueWorkload(Workload):
@@ -114,22 +124,20 @@ class QueueWorkload(Workload):
 
     def _consume(self, process: str) -> None:
         chance = self.random(process)
-        consumer = self.consumer(chance)
-        held: list[Received] = []
+        worker = Worker(process, self.consumer(chance), chance)
         number = 0
         while not self.site.over.is_set():
             number += 1
-            self._settle_due(process, consumer, held)
+            self._settle_due(worker)
             lease_seconds = chance.choice(LEASES_SECONDS)
             call = f"{process}-{number}"
             start = self.history.now()
-            received = consumer.receive(lease_seconds)
+            received = worker.consumer.receive(lease_seconds)
             if received is None:
                 self.site.over.wait(BACK_OFF_SECONDS)
                 continue
-            fresh = self._note(process, received, start, call, lease_seconds)
-            for one in fresh:
-                self._choose(process, consumer, one, held, chance)
+            for one in self._note(process, received, start, call, lease_seconds):
+                self._choose(worker, one)
             self.site.pause(0.05)
 
     def _note(
@@ -156,51 +164,52 @@ class QueueWorkload(Workload):
                 fresh.append(one)
         return fresh
 
-    def _choose(
-        self,
-        process: str,
-        consumer: Consumer,
-        one: Received,
-        held: list[Received],
-        chance: random.Random,
-    ) -> None:
-        draw = 0.0 if self.site.draining.is_set() else chance.random()
+    def _choose(self, worker: Worker, one: Received) -> None:
+        draw = 0.0 if self.site.draining.is_set() else worker.chance.random()
         if draw < 0.55:
-            self._ack(process, consumer, one)
+            self._ack(worker, one)
         elif draw < 0.75:
-            one.settle_at = self.history.now() + chance.uniform(0.3, 0.9) * one.lease_seconds
-            held.append(one)
+            self._hold(worker, one, one.lease_seconds)
         elif draw < 0.85:
-            self._change(process, consumer, one, Kind.RELEASE, 0)
+            self._change(worker, one, Kind.RELEASE, 0)
         elif draw < 0.95:
-            seconds = chance.choice(LEASES_SECONDS)
-            if self._change(process, consumer, one, Kind.EXTEND, seconds) is Outcome.OK:
-                one.settle_at = self.history.now() + chance.uniform(0.3, 0.9) * seconds
-                held.append(one)
+            seconds = worker.chance.choice(LEASES_SECONDS)
+            if self._change(worker, one, Kind.EXTEND, seconds) is Outcome.OK:
+                self._hold(worker, one, seconds)
         # else it is dropped, and comes again when its lease ends
 
-    def _settle_due(self, process: str, consumer: Consumer, held: list[Received]) -> None:
-        for one in list(held):
-            if one.settle_at <= self.history.now() or self.site.draining.is_set():
-                held.remove(one)
-                self._ack(process, consumer, one)
+    def _hold(self, worker: Worker, one: Received, seconds: float) -> None:
+        """Settle a message before its lease ends, but not now."""
+        one.settle_at = self.history.now() + worker.chance.uniform(0.3, 0.9) * seconds
+        worker.held.append(one)
 
-    def _ack(self, process: str, consumer: Consumer, one: Received) -> None:
+    def _settle_due(self, worker: Worker) -> None:
+        for one in list(worker.held):
+            if one.settle_at <= self.history.now() or self.site.draining.is_set():
+                worker.held.remove(one)
+                self._ack(worker, one)
+
+    def _ack(self, worker: Worker, one: Received) -> None:
         for _ in range(ACK_ATTEMPTS_MAX):
-            operation = self.begin(process, Kind.ACK, one.value, receipt=one.receipt)
-            outcome = consumer.ack(one)
-            self.history.end(operation, outcome, consumer.note)
-            if outcome is Outcome.OK:
-                with self._lock:
-                    self.settled.add(one.value)
+            outcome = self._ack_once(worker, one)
             if outcome is not Outcome.UNKNOWN or self.site.over.is_set():
                 return
             self.site.over.wait(BACK_OFF_SECONDS)
 
-    def _change(
-        self, process: str, consumer: Consumer, one: Received, kind: Kind, seconds: int
-    ) -> Outcome:
-        operation = self.begin(process, kind, one.value, receipt=one.receipt, seconds=seconds)
+    def _ack_once(self, worker: Worker, one: Received) -> Outcome:
+        operation = self.begin(worker.process, Kind.ACK, one.value, receipt=one.receipt)
+        outcome = worker.consumer.ack(one)
+        self.history.end(operation, outcome, worker.consumer.note)
+        if outcome is Outcome.OK:
+            with self._lock:
+                self.settled.add(one.value)
+        return outcome
+
+    def _change(self, worker: Worker, one: Received, kind: Kind, seconds: int) -> Outcome:
+        consumer = worker.consumer
+        operation = self.begin(
+            worker.process, kind, one.value, receipt=one.receipt, seconds=seconds
+        )
         is_release = kind is Kind.RELEASE
         outcome = consumer.release(one) if is_release else consumer.extend(one, seconds)
         self.history.end(operation, outcome, consumer.note)

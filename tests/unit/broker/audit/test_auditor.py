@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.broker.audit.auditor import Auditor
@@ -18,8 +19,9 @@ from goqueue.config import SecuritySettings
 from goqueue.loop.promise import Promise, promised
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
-from goqueue.model.errors import AuthenticationFailed, InternalTopic, StorageFull
+from goqueue.model.errors import AuthenticationFailed, InternalTopic, QuotaReached, StorageFull
 from goqueue.model.names import AUDIT_TOPIC
+from goqueue.model.observer import MESSAGE_EVENTS, overrides
 from goqueue.model.session import Session
 from goqueue.tenancy.audit import events
 from goqueue.tenancy.audit.events import Severity
@@ -32,7 +34,7 @@ MERGED_MS = 11_000
 
 
 def audited(**settings: str) -> Node:
-    return Node(**{"security__audit": "on", **settings})
+    return Node(**{"security__audit": "on", "journeys__enabled": "false", **settings})
 
 
 def events_of(node: Node) -> list[dict[str, Any]]:
@@ -65,7 +67,6 @@ def seen(node: Node) -> list[tuple[str, str, int]]:
 def test_by_default_there_is_none() -> None:
     node = Node()
     assert node.broker.audit is None
-    assert node.broker.observer is None
     node.wait(node.broker.gate.topics.create(ALICE, name="orders"))
     assert events_of(node) == []
 
@@ -88,7 +89,8 @@ def test_changes_and_denials_are_written_and_traffic_is_not() -> None:
     assert seen(node) == expected
     node.run_for(MERGED_MS)
     assert seen(node) == [*expected, ("topics.describe", "denied", 99)]
-    assert node.broker.topics.observer is None
+    assert node.broker.audit is not None
+    assert not overrides(node.broker.audit, MESSAGE_EVENTS)
 
 
 def test_traffic_is_written_if_settings_say_so() -> None:
@@ -170,6 +172,53 @@ def test_authentication_is_written() -> None:
         ("carol", "SCRAM-SHA-256"),
     ]
     assert not any("wrong" in json.dumps(one) for one in logins)
+
+
+def limit(node: Node, names: dict[str, str], **limits: float) -> None:
+    node.wait(node.broker.gate.quotas.alter(ALICE, names=names, limits=limits))
+
+
+def test_used_up_quotas_are_written_once_per_interval() -> None:
+    """Without a sample of the traffic, and the rate once for all connections that share it."""
+    node = audited()
+    node.create("orders")
+    limit(node, {"user": "alice"}, producer_message_rate=1)
+    for number in range(40):
+        session = msgspec.structs.replace(ALICE, client_host=f"10.0.0.{number}", client_id="app")
+        meter = node.broker.gate.meter(session)
+        assert meter is not None
+        meter.produced(10, 1)
+    throttled = ("quotas.throttled", "failed")
+    assert seen(node)[1:] == [(*throttled, 1)]
+    node.run_for(MERGED_MS)
+    assert seen(node)[1:] == [(*throttled, 1), (*throttled, 38)]  # the first was in the burst
+    event = events_of(node)[-1]
+    assert event["actor"]["user"]["name"] == "alice"
+    assert event["resources"] == [{"type": "quota", "name": "producer_message_rate"}]
+    assert event["src_endpoint"] == {"hostname": "unknown"}
+    assert event["status_code"] == "quota_exceeded"
+
+
+def test_quotas_of_client_ids_are_written_for_each() -> None:
+    node = audited()
+    limit(node, {"client-id": ""}, producer_message_rate=1)
+    for name in ("one", "two"):
+        meter = node.broker.gate.meter(Session("kafka", client_id=name, client_host="10.0.0.7"))
+        assert meter is not None
+        meter.produced(10, 5)
+    found = [one["resources"][1] for one in events_of(node) if "resources" in one][1:]
+    assert found == [{"type": "client-id", "name": name} for name in ("one", "two")]
+
+
+def test_a_refused_connection_is_written_with_its_address() -> None:
+    node = audited()
+    limit(node, {"user": "alice"}, connections=0)
+    session = msgspec.structs.replace(ALICE, client_host="10.0.0.7")
+    with pytest.raises(QuotaReached):
+        node.broker.gate.seat().take(session)
+    event = events_of(node)[-1]
+    assert event["resources"] == [{"type": "quota", "name": "connections"}]
+    assert event["src_endpoint"] == {"ip": "10.0.0.7"}
 
 
 def test_start_and_stop_are_written() -> None:

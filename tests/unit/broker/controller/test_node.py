@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from goqueue.broker.controller.node import NodeIdentity, identify_disk, new_id, rename_disk
 from goqueue.cluster.facts import NodeFact
 from goqueue.cluster.metadata import Metadata
+from goqueue.model.errors import StorageFailed
 from tests.simulation.disk import SimulatedDisk
 
 ME = NodeIdentity(3, disk=b"disk", incarnation=b"now")
@@ -44,3 +47,11 @@ def test_a_disk_keeps_its_id_until_it_is_renamed() -> None:
     second = rename_disk(disk, lambda: new_id(chance))
     assert second != first
     assert identify_disk(disk, lambda: new_id(chance)) == second
+
+
+def test_a_disk_id_that_cannot_be_read_is_no_new_disk() -> None:
+    disk, chance = SimulatedDisk(1), random.Random(1)
+    identify_disk(disk, lambda: new_id(chance))
+    disk.replace_whole("meta/disk", disk.read_whole("meta/disk")[:-1])
+    with pytest.raises(StorageFailed, match="meta/disk is damaged"):
+        identify_disk(disk, lambda: new_id(chance))

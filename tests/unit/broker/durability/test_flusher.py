@@ -15,6 +15,7 @@ from goqueue.broker.durability.flusher import (
     Flusher,
     FsyncMode,
 )
+from goqueue.metrics import Histogram
 from goqueue.model.batch import Record, encode_batch
 from goqueue.model.errors import GoQueueError, StorageFailed, UnknownTopic
 from goqueue.model.names import TopicPartition
@@ -126,6 +127,19 @@ def test_one_round_serves_all_that_was_written_in_a_turn() -> None:
     room.clock.finish_round()
     assert outcomes == [[None], [None], [None]]
     assert (room.flusher.rounds, room.flusher.files_synced) == (1, 2)
+
+
+def test_a_round_is_measured_from_its_begin_until_all_of_it_is_durable() -> None:
+    room, durations = Room(), Histogram()
+    room.flusher.measure(durations, lambda: room.clock.now_ms() / 1_000)
+    room.write("a"), room.write("b")
+    room.clock.turn()
+    room.clock.run_for(40)
+    room.clock.finish()
+    assert durations.count == 0
+    room.clock.run_for(60)
+    room.clock.finish()
+    assert (durations.count, durations.sum) == (1, pytest.approx(0.1))
 
 
 def test_nobody_is_answered_before_all_of_the_round_is_durable() -> None:

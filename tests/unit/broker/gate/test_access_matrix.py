@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from goqueue.broker.gate.operation import OPERATIONS
+from tests.simulation.access import grpc_requests
 from tests.simulation.access.matrix import (
     COLUMNS,
     Allowed,
@@ -24,9 +25,16 @@ from tests.unit.broker.node import Node
 
 # No request of a front end uses these.
 NOT_OFFERED = {
+    "journeys.count_events",  # only for nodes, as parts of others
+    "journeys.find_events",
     "node.free_bytes",
     "node.waits_for",  # used by the front ends themselves, before the node is ready
     "records.bounds",
+    "share_groups.acknowledge",  # in a session only, which is of who opened it
+    "share_groups.delete",  # by the request that deletes groups of any kind
+    "share_groups.forget",  # parts of others
+    "share_groups.give_back",
+    "share_groups.release",  # when a session ends
     "tenants.account",  # only for users of tenants
     "tenants.usage_of_nodes",  # a part of another one
 }
@@ -89,6 +97,19 @@ def test_rules_for_what_is_checked_are_enough(
 ) -> None:
     node, scene = scene_of_one_node()
     assert check_exact_rules(scene, allowed[front_end], node.broker) == []
+
+
+def test_every_call_of_grpc_has_a_request() -> None:
+    assert set(grpc_requests.REQUESTS) == set(grpc_requests.UNARY)
+    assert set(grpc_requests.STREAMS) == set(grpc_requests.STREAMING)
+
+
+def test_streams_of_grpc_do_something_for_who_is_allowed(
+    allowed: dict[str, dict[Case, Allowed]],
+) -> None:
+    """Otherwise those who are refused would prove nothing."""
+    outcomes = {case.name: cell.outcome for case, cell in allowed["grpc"].items()}
+    assert {outcomes[name] for name in grpc_requests.STREAMS} == {200}
 
 
 def test_every_operation_has_a_request(allowed: dict[str, dict[Case, Allowed]]) -> None:

@@ -9,20 +9,26 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from goqueue.broker.gate import levels
 from goqueue.broker.gate.forwarding import HANDOVER_MS_MAX, HANDOVER_RETRY_MS, Forwarder
 from goqueue.broker.gate.operation import NO_OWNER, OPERATIONS, Area, cluster, operation
+from goqueue.delivery import QueueSettings
 from goqueue.loop.peers import Answer, Answered, PeerKind
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action
 from goqueue.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
+    GoQueueError,
+    LimitReached,
     NoOwner,
     NotCoordinator,
     RequestTimedOut,
     UnknownGroup,
+    UpgradeInProgress,
 )
 from goqueue.model.session import Session
+from goqueue.model.support import SUPPORT, UNKNOWN, Support
 from tests.simulation.clock import VirtualClock
 
 HERE, THERE = 1, 2
@@ -100,13 +106,22 @@ def declared() -> Iterator[None]:
 
 class Routed:
     def __init__(
-        self, here: Here, *, node: int = HERE, name: str = "shop.buy", is_there: bool = True
+        self,
+        here: Here,
+        *,
+        node: int = HERE,
+        name: str = "shop.buy",
+        is_there: bool = True,
+        support: Support = SUPPORT,
     ) -> None:
         self.clock, self.peers, self.here = VirtualClock(), FakePeers(), here
         broker = SimpleNamespace(
             node_id=HERE,
             clock=self.clock,
-            cluster=SimpleNamespace(is_there=lambda _: is_there),
+            cluster=SimpleNamespace(
+                is_there=lambda _: is_there,
+                support_of=lambda node: SUPPORT if node == HERE else support,
+            ),
         )
         self.performed: list[tuple[Session, str, Any]] = []
         self.forwarder = Forwarder(cast(Any, broker), cast(Any, self.peers), self._perform)
@@ -167,8 +182,9 @@ def test_what_may_have_been_done_is_repeated_only_if_it_changes_nothing() -> Non
 def test_a_client_that_has_gone_is_not_asked_for_any_more() -> None:
     routed = Routed(Here(NoOwner()))
     routed.cancellation.cancel()
+    assert isinstance(routed.answers[0][1], NoOwner)
     routed.clock.run_for(HANDOVER_MS_MAX)
-    assert (routed.here.asked, routed.answers) == (1, [])
+    assert (routed.here.asked, len(routed.answers)) == (1, 1)
 
 
 def test_a_call_goes_to_its_owner_with_its_session() -> None:
@@ -211,6 +227,55 @@ def test_who_cannot_answer_is_not_asked(node: int, is_there: bool) -> None:
     assert routed.peers.called == []
 
 
+@pytest.mark.parametrize("body", [b"\x93\x01\x02\x03", b"\xa2\xff\xff", b"", b"\x91" * 5_000])
+def test_an_answer_that_cannot_be_read_settles_the_call(body: bytes) -> None:
+    routed = Routed(Here(), node=THERE, name="shop.look")
+    routed.peers.answers[0].resolve(Answered(b"", memoryview(body)))
+    error = routed.wait()[1]
+    assert isinstance(error, UpgradeInProgress)
+    assert "Node 2 has answered shop.look as another release does" in str(error)
+    assert error.retryable
+    assert len(routed.peers.called) == 1
+
+
+def test_a_change_whose_answer_cannot_be_read_may_have_been_made() -> None:
+    """Clients that repeat what was refused would publish a message twice."""
+    routed = Routed(Here(), node=THERE, name="shop.buy")
+    routed.peers.answers[0].resolve(Answered(b"", memoryview(b"\x93\x01\x02\x03")))
+    error = routed.wait()[1]
+    assert isinstance(error, RequestTimedOut)
+    assert "Node 2 has answered shop.buy as another release does" in str(error)
+    assert "may have been carried out" in str(error)
+    assert len(routed.peers.called) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("shop.look", UpgradeInProgress), ("shop.buy", RequestTimedOut)]
+)
+def test_an_answer_that_an_older_node_cannot_have_says_whether_something_was_changed(
+    name: str, expected: type[GoQueueError]
+) -> None:
+    routed = Routed(Here(), node=THERE, name=name, support=UNKNOWN)
+    [(_, head, body)] = routed.peers.called
+    routed.here = cast(Any, lambda: Here(QueueSettings(error_headers=True))())
+    errors: list[Exception | None] = []
+    answer = routed.peers.handler(THERE, head, memoryview(body))
+    answer.then(lambda _, error: errors.append(error))
+    assert type(errors[0]) is expected
+
+
+def test_an_older_node_is_not_asked_for_what_it_does_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(levels, "OPERATIONS_SINCE", {"shop.buy": 3})
+    routed = Routed(Here(), node=THERE, support=UNKNOWN)
+    error = routed.wait()[1]
+    assert isinstance(error, UpgradeInProgress)
+    assert routed.peers.called == []
+    assert len(Routed(Here(), node=THERE).peers.called) == 1
+    assert len(Routed(Here(), node=THERE, name="shop.look", support=UNKNOWN).peers.called) == 1
+
+
 def test_an_operation_of_a_later_version_is_refused() -> None:
     routed = Routed(Here(), node=THERE)
     head = msgspec.msgpack.encode([1, "shop.sell", list(msgspec.structs.astuple(ALICE))])
@@ -218,3 +283,20 @@ def test_an_operation_of_a_later_version_is_refused() -> None:
     answer = routed.peers.handler(HERE, head, memoryview(b""))
     answer.then(lambda _, error: errors.append(error))
     assert "does not support 'shop.sell'" in str(errors[0])
+
+
+class Huge(GoQueueError):
+    """An answer that there is no memory for."""
+
+    def __str__(self) -> str:
+        raise MemoryError
+
+
+def test_an_answer_without_memory_for_it_is_refused() -> None:
+    routed = Routed(Here(), node=THERE)
+    [(_, head, body)] = routed.peers.called
+    routed.here = cast(Any, lambda: Here([Huge()])())
+    errors: list[Exception | None] = []
+    answer = routed.peers.handler(HERE, head, memoryview(body))
+    answer.then(lambda _, error: errors.append(error))
+    assert isinstance(errors[0], LimitReached)

@@ -104,3 +104,13 @@ def test_all_gates_of_a_node_have_one_policy(node: Node) -> None:
     assert isinstance(error_of(counted), AccessDenied)
     node.broker.local_gate.policy = None
     assert node.wait(count(node, "orders")) == 0
+
+
+def test_calls_that_were_allowed_are_asked_about_again_when_access_changes(node: Node) -> None:
+    node.broker.gate.policy = policy = OnlyTopics("orders")
+    for _ in range(3):
+        assert node.wait(count(node, "orders")) == 0
+    assert len(policy.asked) == 1
+    policy._allowed.clear()
+    node.broker.gate._authoriser.changed()
+    assert isinstance(error_of(count(node, "orders")), AccessDenied)

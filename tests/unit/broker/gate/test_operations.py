@@ -10,7 +10,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from goqueue.broker.gate.forwarding import Portable
 from goqueue.broker.gate.operation import (
     OPERATIONS,
     Area,
@@ -20,6 +19,7 @@ from goqueue.broker.gate.operation import (
     operation,
     words_of,
 )
+from goqueue.broker.gate.portable import Portable
 from goqueue.model.access import Action
 from goqueue.model.session import Session
 from tests.unit.broker.node import Node

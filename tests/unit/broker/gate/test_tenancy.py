@@ -389,6 +389,8 @@ def test_subscriptions_of_classic_members_are_of_their_tenant(house: House) -> N
 
 
 def test_dead_letters_stay_in_their_tenant_with_plain_names(house: House) -> None:
+    # The job goes on only as long as its user is there.
+    house.wait(house.gate.users.create(OPERATOR, user="alice", password=None, tenant="acme"))
     house.topic(ACME)
     house.topic(OTHER)
     house.publish(ACME, b"bad")
@@ -632,6 +634,15 @@ def test_each_tenant_has_a_registry_of_its_own(house: House) -> None:
             assert house.wait(schemas.list_subjects(session, prefix=prefix, **listing)) == [
                 "orders-value"
             ]
+    pages: dict[str, Any] = {"prefix": ":*:", "match": "", "only_deleted": False, "limit": 1}
+    for session in EVERYBODY:
+        names: list[str] = []
+        after, is_last = "", False
+        while not is_last:
+            [one], is_last = house.wait(schemas.subjects(session, **pages, after=after))
+            names.append(after := one.subject)
+        found = house.wait(schemas.list_subjects(session, prefix=":*:", **listing))
+        assert names == [*found]
     contexts = house.wait(schemas.list_contexts(ACME, prefix="", offset=0, limit=9))
     assert contexts == [".", ".sales"]
     assert house.wait(schemas.list_contexts(OTHER, prefix="", offset=0, limit=9)) == ["."]
@@ -904,6 +915,12 @@ def test_a_tenant_in_use_is_deleted_by_a_purge_only(house: House) -> None:
     usage = house.wait(tenants.usage(OPERATOR, tenant="acme"))
     assert usage == type(usage)()
     assert house.wait(tenants.usage(OPERATOR, tenant="other")).scheduled == 1
+
+
+def test_a_purge_that_has_nothing_to_do_is_no_unknown_tenant(house: House) -> None:
+    house.wait(house.gate.users.create(OPERATOR, user="u", password=None, tenant="acme"))
+    assert house.wait(house.gate.tenants.delete(OPERATOR, tenant="acme", purge=True)) is None
+    house.node.run_until(lambda: "acme" not in house.node.broker.tenants.all)
 
 
 def test_a_purge_continues_after_a_restart(house: House) -> None:

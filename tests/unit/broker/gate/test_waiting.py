@@ -9,6 +9,7 @@ import pytest
 
 from goqueue.broker.gate.areas.polling import Poll
 from goqueue.broker.gate.areas.records import LATEST, Span
+from goqueue.broker.gate.waiting import SWEEP_MIN
 from goqueue.groups import JOIN_EPOCH, ConsumerHeartbeat
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
@@ -143,3 +144,18 @@ def test_calls_of_clients_that_disconnect_are_forgotten(node: Node) -> None:
     del promise
     gc.collect()
     assert len(node.broker.gate._dispatcher._waiting._calls) == 0
+
+
+def test_calls_that_nobody_waits_for_are_forgotten(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = node.broker.gate._dispatcher._waiting
+    monkeypatch.setattr(waiting, "_sweep_at", 10)
+    for _ in range(5 * SWEEP_MIN):
+        cancellation = Cancellation()
+        receive(node, cancellation)
+        cancellation.cancel()
+        node.run_for(1)
+    gc.collect()
+    receive(node)
+    assert len(waiting._calls) <= SWEEP_MIN

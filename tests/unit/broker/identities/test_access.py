@@ -8,10 +8,21 @@ import pytest
 
 from goqueue.broker.controller.metadata import AppliedMetadata
 from goqueue.broker.identities.access import RULES_PER_DECISION_MAX, Access
-from goqueue.cluster.identity_commands import ChangeAcls, PutRole
+from goqueue.cluster.facts import Forget
+from goqueue.cluster.identity_commands import (
+    ROLES_PER_MEMBER_MAX,
+    ChangeAcls,
+    DeleteRole,
+    DeleteUser,
+    PutKey,
+    PutRole,
+    PutUser,
+)
+from goqueue.cluster.identity_facts import KeyFact, TenantFact, UserFact
 from goqueue.cluster.metadata import Metadata
 from goqueue.cluster.raft.messages import Members, Position
 from goqueue.cluster.raft.ready import Snapshot
+from goqueue.cluster.tenant_commands import PutTenant
 from goqueue.loop.promise import promised
 from goqueue.model.access import (
     Acl,
@@ -22,10 +33,14 @@ from goqueue.model.access import (
     Resource,
     ResourceKind,
 )
-from goqueue.model.errors import LimitReached
+from goqueue.model.credentials import Key, KeyKind
+from goqueue.model.errors import InvalidRole, LimitReached
+from goqueue.model.quotas import KEYS
 from goqueue.model.session import Session
-from goqueue.tenancy.acls import AccessControl
+from goqueue.tenancy.acls import AccessControl, Reason
 from tests.unit.broker.node import Node
+from tests.unit.broker.tenants import put_tenant
+from tests.unit.effort import steps_of
 
 ALICE = Session("test", principal="User:alice", client_host="10.0.0.1")
 ORDERS = Resource(ResourceKind.TOPIC, "orders")
@@ -43,7 +58,7 @@ def rule(principal: str = "User:alice", name: str = "orders") -> Acl:
     )
 
 
-def metadata_with(*commands: ChangeAcls | PutRole) -> Metadata:
+def metadata_with(*commands: ChangeAcls | PutRole | PutUser | PutTenant) -> Metadata:
     made = Metadata()
     for command in commands:
         made.apply_all(command.decide(made)[0])
@@ -118,6 +133,85 @@ def test_the_number_of_rules_is_limited(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(LimitReached):
         ChangeAcls(added=(rule(name="c"),)).decide(metadata)
     ChangeAcls(added=(rule(name="a"),)).decide(metadata)  # It is there already.
+
+
+def test_keys_are_counted_for_the_tenant_of_a_user_that_comes_later_in_the_log() -> None:
+    """As it does in a compacted log, if it was changed after its keys were made."""
+    key = KeyFact(Key(id="k", kind=KeyKind.API, user="alice", digest=b"", created_ms=0))
+    metadata = Metadata()
+    metadata.apply(key)
+    metadata.apply(UserFact("alice", 0, tenant="acme", version=2))
+    assert metadata.identity_counts.get(KEYS, "acme") == 1
+    assert metadata.identity_counts.get(KEYS, "") == 0
+    metadata.apply(Forget(key.key))
+    metadata.apply(UserFact("alice", 0, tenant="acme", version=3))
+    assert metadata.identity_counts.get(KEYS, "acme") == 0
+
+
+def test_keys_of_one_user_cost_no_look_at_those_of_all() -> None:
+    """Anybody may make and delete keys of their own; the active controller decides about them."""
+
+    def key(number: int, user: str) -> KeyFact:
+        made = Key(id=f"k{number}", kind=KeyKind.API, user=user, digest=b"", created_ms=0)
+        return KeyFact(made)
+
+    metadata = Metadata()
+    for fact in (UserFact("alice", 0), UserFact("bob", 0), key(0, "alice"), key(1, "alice")):
+        metadata.apply(fact)
+    for number in range(2, 2_000):
+        metadata.apply(key(number, "bob"))
+    _, put = steps_of(lambda: PutKey(key(2_000, "alice")).decide(metadata))
+    (gone, _), deleted = steps_of(lambda: DeleteUser("alice").decide(metadata))
+    assert gone == (Forget(b"user/alice"), Forget(b"key/k0"), Forget(b"key/k1"))
+    assert put < 200
+    assert deleted < 200
+
+
+def test_a_tenant_does_not_learn_who_is_a_super_user() -> None:
+    node = Node(security__access_control="on", security__super_users="User:root")
+    asked = {"principal": "User:root", "host": "*", "action": Action.READ, "resource": ORDERS}
+    node.wait(put_tenant(node.broker, "acme"))
+    node.broker.gate.policy = None
+    acme = Session("http", principal="User:boss", tenant="acme")
+    found = node.broker.gate.acls.test(acme, **asked)  # type: ignore[arg-type]
+    assert found.reason is Reason.NO_RULE_ALLOWS
+    operator = Session("http", principal="User:root")
+    found = node.broker.gate.acls.test(operator, **asked)  # type: ignore[arg-type]
+    assert found.reason is Reason.SUPER_USER
+
+
+def test_a_role_has_users_of_its_own_tenant_only() -> None:
+    metadata = metadata_with(
+        PutTenant(TenantFact("acme", 0, "1", version=1)),
+        PutUser(UserFact("alice", 0, tenant="acme", version=1)),
+        PutUser(UserFact("bob", 0, version=1)),
+    )
+    for role, member in (("~acme~r", "User:bob"), ("r", "User:alice")):
+        with pytest.raises(InvalidRole, match="another tenant"):
+            PutRole(role, added=(member,)).decide(metadata)
+    for role, member in (("~acme~r", "User:alice"), ("r", "User:bob"), ("~acme~r", "User:token")):
+        PutRole(role, added=(member,)).decide(metadata)
+
+
+def test_the_roles_of_a_member_are_limited_in_each_tenant() -> None:
+    metadata = metadata_with(
+        *(PutRole(f"~acme~{one}", added=("User:x",)) for one in range(ROLES_PER_MEMBER_MAX))
+    )
+    with pytest.raises(LimitReached, match="roles"):
+        PutRole("~acme~more", added=("User:x",)).decide(metadata)
+    PutRole("~acme~0", added=("User:x",)).decide(metadata)  # It has that one.
+    PutRole("~other~r", added=("User:x",)).decide(metadata)
+    metadata.apply_all(DeleteRole("~acme~0").decide(metadata)[0])
+    PutRole("~acme~more", added=("User:x",)).decide(metadata)
+
+
+def test_roles_of_other_tenants_are_not_looked_at_in_a_check() -> None:
+    control = AccessControl()
+    for number in range(1_000):
+        control.put_role(f"~acme~r{number}", ["User:bob"])
+    control.put_role("mine", ["User:bob"])
+    assert list(control.principals("User:bob", "")) == ["User:bob", "User:*", "Role:mine"]
+    assert len(control.principals("User:bob", "other")) == 3
 
 
 def test_a_snapshot_replaces_rules_and_roles() -> None:

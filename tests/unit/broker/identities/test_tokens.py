@@ -6,17 +6,29 @@ import pytest
 
 from goqueue.broker.identities.tokens import RETRY_MS, UNKNOWN_KEY_MS
 from goqueue.loop.promise import Promise, promised
-from goqueue.model.errors import AuthenticationFailed
+from goqueue.model.access import Action, Resource
+from goqueue.model.credentials import ScramMechanism
+from goqueue.model.errors import AuthenticationFailed, InvalidRequest
 from goqueue.model.session import Session
+from tests.unit.broker.gate.areas.policies import Only
 from tests.unit.broker.node import Node
+from tests.unit.broker.tenants import put_tenant
 from tests.unit.tenancy.token_issuer import AUDIENCE, ISSUER, key_set, token
 
 SETTINGS = {
     "security__oauth_issuer": ISSUER,
     "security__oauth_audience": AUDIENCE,
     "security__oauth_jwks": "/keys.json",
+    "security__super_users": "User:root",
 }
 HOUR_MS = 3_600_000
+
+
+class Everything(Only):
+    """Allows everything to everybody."""
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        return True
 
 
 class Verifying:
@@ -152,6 +164,58 @@ def test_a_disabled_user_is_refused_with_a_token_too(verifying: Verifying) -> No
     assert verifying.accepts(verifying.token())
     verifying.node.wait(promised(identities.disable_user("ada", is_disabled=True)))
     assert not verifying.accepts(verifying.token())
+
+
+def test_an_issuer_that_changes_its_key_locks_nobody_out(verifying: Verifying) -> None:
+    verifying.start()
+    assert verifying.accepts(verifying.token())
+    verifying.kinds = ("ES256", "ES256-next")
+    for _ in range(60):
+        with pytest.raises(AuthenticationFailed, match="try again in a minute"):
+            verifying.node.wait(verifying.bearer(verifying.token("ES256-next")))
+    assert verifying.accepts(verifying.token())
+    verifying.node.run_for(UNKNOWN_KEY_MS)
+    assert verifying.accepts(verifying.token("ES256-next"))
+
+
+def test_a_token_is_not_for_a_user_with_a_password_in_a_tenant(verifying: Verifying) -> None:
+    """Its administrator has made that user, and anybody's token must not lead into the tenant."""
+    node = verifying.node
+    node.wait(put_tenant(node.broker, "acme"))
+    verifying.start()
+    session = node.wait(verifying.bearer(verifying.token()))
+    ended: list[str] = []
+    authentication = node.broker.gate.authentication
+    authentication.watch(session, lambda: ended.append("ada"))
+    identities = node.broker.identities
+    node.wait(promised(identities.create_user("ada", "correct horse", tenant="acme")))
+    assert node.wait(verifying.bearer(verifying.token())).tenant == ""
+    assert authentication.is_valid(session)
+    assert not ended
+    node.wait(promised(identities.delete_user("ada")))
+    node.wait(promised(identities.create_user("ada", None, tenant="acme")))
+    assert node.wait(verifying.bearer(verifying.token())).tenant == "acme"
+    assert ended == ["ada"]
+
+
+def test_a_tenant_cannot_draw_identities_of_others_into_it(verifying: Verifying) -> None:
+    node = verifying.node
+    node.wait(put_tenant(node.broker, "acme"))
+    node.broker.gate.policy = Everything()
+    admin = Session("http", principal="User:boss", tenant="acme")
+    users = node.broker.gate.users
+    with pytest.raises(InvalidRequest, match="needs a password"):
+        node.wait(users.create(admin, user="ada", password=None))
+    node.wait(users.create(admin, user="ada", password="correct horse"))
+    remove = users.alter_scram_verifiers(
+        admin, user="ada", changed=(), removed=tuple(ScramMechanism)
+    )
+    with pytest.raises(InvalidRequest, match="password"):
+        node.wait(remove)
+    verifying.start()
+    assert node.wait(verifying.bearer(verifying.token())).tenant == ""
+    operator = Session("http", principal="User:root")
+    node.wait(users.create(operator, user="eve", password=None, tenant="acme"))
 
 
 def test_expired_tokens_of_one_user_do_not_lock_out_another(verifying: Verifying) -> None:

@@ -9,6 +9,7 @@ import pytest
 from goqueue.broker.named_queues.named_queues import NamedQueue, NamedQueueSpec, Posted, Posting
 from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.cluster.facts import NamedQueueFact
+from goqueue.model.attributes import MESSAGE_ID_HEADER, header_text
 from goqueue.model.batch import Record
 from goqueue.model.errors import (
     GroupKindMismatch,
@@ -20,7 +21,6 @@ from goqueue.model.errors import (
     UnknownQueue,
     UnknownTopic,
 )
-from goqueue.model.queue_headers import MESSAGE_ID_HEADER, header_text
 from tests.unit.broker.node import Node
 
 

@@ -15,6 +15,7 @@ from goqueue.broker.named_queues.sending import QueueSender
 from goqueue.broker.publishing.publisher import Outgoing, PublishResult
 from goqueue.delivery.deduplication import WINDOW_MS
 from goqueue.loop.promise import Promise
+from goqueue.model.attributes import DEDUPLICATION_HEADER
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import Origin, write_origin
 from goqueue.model.errors import (
@@ -25,7 +26,7 @@ from goqueue.model.errors import (
     RequestTimedOut,
     UnknownGroup,
 )
-from goqueue.model.queue_headers import DEDUPLICATION_HEADER
+from goqueue.model.session import NOBODY, Session
 from tests.unit.broker.node import Node
 
 Results = Promise[list[Posted | GoQueueError]]
@@ -214,9 +215,13 @@ class Unsure:
         self.is_unsure = True
 
     def __call__(
-        self, topic: str, outgoing: Sequence[Record | Outgoing]
+        self,
+        topic: str,
+        outgoing: Sequence[Record | Outgoing],
+        *,
+        session: Session | None = None,
     ) -> Promise[list[PublishResult]]:
-        stored = self._node.broker.publish(topic, outgoing)
+        stored = self._node.broker.publish(topic, outgoing, session=session)
         if not self.is_unsure:
             return stored
         answer: Promise[list[PublishResult]] = Promise()
@@ -238,9 +243,9 @@ def test_what_may_have_been_stored_is_looked_for_before_it_is_stored_again(node:
     queue = broker.named_queues.get("orders")
     posting = Posting(Record(b"k", b"v"), "first", deduplication_id="a")
     other = Posting(Record(b"k", b"v"), "second", deduplication_id="a")
-    unsure, waiting = sender.send(queue, [posting]), sender.send(queue, [other])
+    unsure, waiting = sender.send(queue, [posting], NOBODY), sender.send(queue, [other], NOBODY)
     assert isinstance(node.wait(unsure)[0], RequestTimedOut)
     assert node.wait(waiting) == [Posted("first", 0, is_duplicate=True)]
     publish.is_unsure = False
-    assert node.wait(sender.send(queue, [other])) == [Posted("first", 0, is_duplicate=True)]
+    assert node.wait(sender.send(queue, [other], NOBODY)) == [Posted("first", 0, is_duplicate=True)]
     assert node.stored() == 1

@@ -6,6 +6,7 @@ import pytest
 
 from goqueue.broker.queues import inspection
 from goqueue.broker.queues.inspection import PEEK_BYTES_MAX
+from goqueue.delivery import backlog
 from tests.unit.broker.queues.test_queues import QueueNode
 
 MiB = 1 << 20
@@ -69,3 +70,34 @@ def test_the_search_is_bounded_in_a_turn_and_in_all(
     assert peeked(node) == list(range(6))
     assert len(turns) == 2 * 3
     assert len(set(turns)) == 3
+
+
+@pytest.mark.parametrize("state", ["ready", "in flight", "retrying", "parked"])
+def test_the_backlog_is_as_old_as_its_oldest_message_in_any_state(
+    node: QueueNode, state: str
+) -> None:
+    is_ordered = state == "parked"
+    settings = {"key_order": is_ordered, "deliveries_max": 9, "backoff_ms": 0}
+    node.wait(node.broker.queues.groups.create("shop", settings))
+    node.receive()  # The queue is open: messages have the time of their arrival.
+    node.send("done", key=b"a")
+    node.settle("ack", node.receive())
+    node.run_for(10_000)
+    node.send("old", key=b"a")
+    node.run_for(5_000)
+    if state in ("in flight", "retrying"):
+        held = node.receive(visibility_ms=600_000)
+        assert len(held) == 1
+        if state == "retrying":
+            node.settle("nack", held, delay_ms=600_000)
+    elif state == "parked":
+        held = node.receive(visibility_ms=600_000)
+        node.send("behind", key=b"a")
+        assert node.receive() == []
+    node.run_for(20_000)
+    [hosted] = [one for one in node.broker.queues.groups.hosted_here() if one.group == "shop"]
+    left = backlog(hosted.queue.partitions[0], node.broker.clock.monotonic_ms())
+    assert left.messages == (2 if state == "parked" else 1)
+    assert 25_000 <= left.oldest_age_ms < 27_000
+    empty = backlog(hosted.queue.partitions[1], node.broker.clock.monotonic_ms())
+    assert (empty.messages, empty.oldest_age_ms) == (0, 0)

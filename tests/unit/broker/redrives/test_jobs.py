@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from goqueue.broker.redrives import dead_letters
 from goqueue.broker.redrives.dead_letters import LetterPage
 from goqueue.broker.redrives.jobs import JOBS_KEPT_MAX, RETRY_MS
 from goqueue.delivery.redrive import LetterFilter, Redrive, RedriveOrder
@@ -106,10 +107,26 @@ def test_pages_follow_one_another_without_gap_or_repeat(morgue: Morgue) -> None:
     assert morgue.letters(LetterFilter(reason="late"), count_max=1) == ["d"]
 
 
+def test_matches_are_counted_among_the_first_letters(
+    morgue: Morgue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "RUN_LETTERS_MAX", 2)
+    morgue.kill_messages("d", "e", reason="late")
+
+    def count(**filter: str) -> tuple[int, bool]:
+        found = morgue.broker.dead_letters.matches(TOPIC, LetterFilter(**filter))  # type: ignore[arg-type]
+        return tuple(morgue.wait(promised(found)))
+
+    assert count() == (5, True)
+    assert count(reason="late") == (2, True)
+    monkeypatch.setattr(dead_letters, "MATCHES_LETTERS_MAX", 3)
+    assert count(reason="late") == (1, False)
+
+
 def test_without_dead_letters_there_is_an_empty_page_and_nothing_to_redrive() -> None:
     node = Morgue()
     node.create(TOPIC)
-    assert node.page() == ([], [], [])
+    assert node.page() == ([], [], [], True)
     assert node.dead_count() == 0
     with pytest.raises(UnknownTopic):
         node.redrive()

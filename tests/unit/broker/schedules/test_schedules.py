@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from goqueue.broker.schedules.changes import FLIGHT_MS_MAX
 from goqueue.broker.schedules.courier import ReleaseCourier
 from goqueue.broker.schedules.listing import LIST_MAX
 from goqueue.broker.schedules.log import ScheduleLog
+from goqueue.broker.schedules.observation import Move
 from goqueue.broker.schedules.release import RUN_PAUSE_MS, SEARCHES_MAX, Releaser
 from goqueue.broker.schedules.schedules import Delayed
-from goqueue.delivery.schedules import Agenda
+from goqueue.delivery.schedules import Agenda, number_key
 from goqueue.loop.promise import Promise
 from goqueue.model.attributes import DELAY_MS_MAX
 from goqueue.model.batch import Record, encode_batch
@@ -28,8 +31,10 @@ from goqueue.model.errors import (
     UnknownPartition,
     UnknownSchedule,
     UnknownTopic,
+    UnsupportedVersion,
 )
 from goqueue.model.key_hash import partition_of_key
+from goqueue.model.names import JOURNEYS_TOPIC, SCHEDULED_TOPIC
 from goqueue.partition import Appended
 from tests.unit.broker.node import Node
 
@@ -353,7 +358,8 @@ def test_a_start_after_a_clean_stop_reads_no_log(desk: Desk) -> None:
     desk.stop()
     desk.disk.bytes_read.clear()
     desk.start()
-    assert not [path for path in desk.disk.bytes_read if path.startswith("logs/")]
+    read = [path for path in desk.disk.bytes_read if path.startswith("logs/")]
+    assert not [path for path in read if not path.startswith(f"logs/{JOURNEYS_TOPIC}/")]
     desk.run_for(1_000)
     assert len(desk.values("orders")) == 300
 
@@ -530,6 +536,15 @@ def test_many_that_are_due_at_once_are_released_without_a_pause(desk: Desk) -> N
     assert desk.broker.schedules.stats().late_ms_max < 200
 
 
+def test_what_its_topic_has_is_not_counted_as_waiting(desk: Desk) -> None:
+    """The end of a release is recorded after a short pause, or when somebody asks."""
+    desk.later(100, DAY_MS)
+    while not desk.values("orders"):
+        desk.run_for(1)
+    assert desk.broker.schedules.stats().pending == 1
+    assert desk.wait(desk.broker.schedules.count()) == 1
+
+
 def test_a_release_is_marked_later_when_its_log_takes_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -537,11 +552,13 @@ def test_a_release_is_marked_later_when_its_log_takes_nothing(
     refusing = {"times": 2}
     end = ScheduleLog.end
 
-    def refuse(log: ScheduleLog, numbers: list[int], *, is_released: bool) -> int:
+    def refuse(
+        log: ScheduleLog, numbers: list[int], *, is_released: bool, moves: Sequence[Move] = ()
+    ) -> int:
         if is_released and refusing["times"]:
             refusing["times"] -= 1
             raise StorageFull("no room for a while")
-        return end(log, numbers, is_released=is_released)
+        return end(log, numbers, is_released=is_released, moves=moves)
 
     monkeypatch.setattr(ScheduleLog, "end", refuse)
     desk.run_for(500)
@@ -663,3 +680,29 @@ def test_a_single_node_announces_nothing_and_its_logs_share_batches(desk: Desk) 
     (batch,) = [header for header, _ in log.batches(0, until_offset=log.end_offset)]
     assert batch.record_count == 4
     assert not any(shard.log.agenda.intents for shard in desk.broker.schedules.shards)
+
+
+def append(desk: Desk, value: bytes) -> None:
+    """Append a record of a message to the schedule log that its owner has not written."""
+    partition = desk.broker.topics.get(SCHEDULED_TOPIC).partition(0)
+    record = Record(number_key(partition.end_offset), value)
+    partition.append(memoryview(encode_batch([record])), now_ms=desk.now_ms)
+    desk.run_for(SYNC_MS_MAX)
+
+
+def test_a_record_that_cannot_be_decoded_hides_no_other_message() -> None:
+    desk = Desk(schedules__partitions="1")
+    desk.create("orders")
+    desk.later(DAY_MS)
+    append(desk, b"\x01nonsense")
+    desk.later(DAY_MS)
+    desk.restart_after_crash()
+    assert desk.broker.schedules.shards.owned[0].log.agenda.count() == 2
+
+
+def test_a_single_node_does_not_start_with_messages_of_a_later_release(desk: Desk) -> None:
+    desk.later(DAY_MS)
+    append(desk, b"\x02later")
+    desk.crash()
+    with pytest.raises(UnsupportedVersion, match=r"version 2.*upgrade this node"):
+        desk.start()

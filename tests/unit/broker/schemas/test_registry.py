@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 import pytest
 
 from goqueue.loop.promise import Promise, start
-from goqueue.model.errors import GoQueueError, SchemaRefused, StorageFailed, StorageFull
+from goqueue.model.batch import Record, encode_batch
+from goqueue.model.errors import (
+    GoQueueError,
+    SchemaRefused,
+    StorageFailed,
+    StorageFull,
+    UpgradeInProgress,
+)
 from goqueue.model.names import SCHEMAS_TOPIC
 from goqueue.schemas.catalog import Version
 from goqueue.schemas.drafts import Request
@@ -218,3 +225,16 @@ def test_whoever_cannot_wait_has_the_registry_at_once(node: Node) -> None:
     node.stop()
     node.start()
     assert node.broker.schemas.schema_by_id(1) is not None
+
+
+def test_schemas_of_a_later_release_are_not_passed_over(node: Node) -> None:
+    """Their ids would be assigned again."""
+    register(node, "users", record(a="int"))
+    partition = node.broker.topics.get(SCHEMAS_TOPIC).partition(0)
+    later = encode_batch([Record(b"version/1/orders", b"\x02later")])
+    partition.append(memoryview(later), now_ms=0)
+    node.run_for(100)
+    node.restart_after_crash()
+    for work in (lambda: ids(node), lambda: register(node, "events", record(a="int"))):
+        with pytest.raises(UpgradeInProgress, match=r"version 2.*upgrade this node"):
+            work()

@@ -12,6 +12,7 @@ from goqueue.loop.promise import start
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,
+    GroupKindMismatch,
     InvalidGroupId,
     UnknownGroup,
     UnknownMember,
@@ -63,6 +64,20 @@ def test_before_the_first_group_there_is_no_topic_and_the_first_call_makes_it(no
     assert node.commit("shop", 1) is None
     assert node.broker.topics.find(OFFSETS_TOPIC) is not None
     assert node.committed("shop") == 1
+
+
+def test_a_queue_group_does_not_take_a_name_while_the_stream_groups_are_being_loaded(
+    node: Node,
+) -> None:
+    node.commit("shop", 1)
+    groups = node.broker.groups
+    partition = node.broker.topics.get(OFFSETS_TOPIC).partition(groups.partition_of("shop"))
+    groups.shards.resign(partition)
+    with pytest.raises(CoordinatorNotAvailable, match="being loaded; retry"):
+        node.broker.queues.groups.create("shop")
+    groups.shards.lead(partition)
+    with pytest.raises(GroupKindMismatch):
+        node.broker.queues.groups.create("shop")
 
 
 def test_the_first_group_makes_the_topic_and_later_ones_find_it(node: Node) -> None:

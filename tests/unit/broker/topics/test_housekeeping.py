@@ -190,4 +190,5 @@ def test_a_stopped_node_does_nothing_any_more() -> None:
     node = small_node()
     node.create("orders")
     node.stop()
+    node.clock.run_for(100)  # A thread may still be reserving space.
     assert not node.clock.has_timers()

@@ -145,3 +145,9 @@ def test_settings_of_its_own_come_first() -> None:
 def test_every_codec_has_a_meaning(word: str, codec: Compression | None) -> None:
     assert word in TOPIC_SETTINGS["compression_type"].choices
     assert DEFAULTS.resolve({"compression_type": word}).compression is codec
+
+
+def test_a_topic_cannot_be_closed_to_dead_letters_and_may_be_opened_to_them() -> None:
+    check_settings({"errors_deadletterqueue_group_enable": "true"})
+    with pytest.raises(InvalidTopicSetting, match="true"):
+        check_settings({"errors_deadletterqueue_group_enable": "false"})

@@ -23,7 +23,8 @@ from goqueue.model.errors import (
     UnknownTopicId,
 )
 from goqueue.model.names import OFFSETS_TOPIC
-from tests.simulation.disk import PowerLost
+from goqueue.storage.segment import LOG_SUFFIX, segment_name
+from tests.simulation.disk import PAGE_BYTES, PowerLost
 from tests.unit.broker.node import Node
 
 
@@ -130,7 +131,7 @@ def test_a_full_disk_refuses_a_topic() -> None:
 
 
 def test_a_deleted_topic_is_gone_with_its_files() -> None:
-    node = Node()
+    node = Node(journeys__enabled="false")
     topic = node.create("orders", 2)
     node.produce("orders", ["a"])
     delete(node, "orders")
@@ -177,7 +178,7 @@ def test_the_same_name_may_be_used_again_at_once_and_shows_nothing_old() -> None
 def test_after_a_crash_at_any_step_of_deleting_nothing_old_is_shown_under_the_name(
     step: int,
 ) -> None:
-    node = Node(seed=step, storage__segment_bytes="1KiB")
+    node = Node(seed=step, storage__segment_bytes="1KiB", journeys__enabled="false")
     node.create("orders", 2)
     node.produce("orders", [f"old-{number}" for number in range(30)])
     is_deleted = False
@@ -229,7 +230,7 @@ def test_after_a_crash_at_any_step_of_making_a_topic_again_nothing_old_is_shown(
 
 
 def test_folders_that_belong_to_no_topic_are_removed_at_the_start() -> None:
-    node = Node()
+    node = Node(journeys__enabled="false")
     node.create("orders")
     node.produce("orders", ["kept"])
     for stray in ("logs/stranger/0", "logs/deleted~0123"):
@@ -434,6 +435,45 @@ def test_a_partition_that_failed_is_examined_at_the_next_start() -> None:
     assert node.values("sound") == [b"a"]
     node.produce("orders", ["again"])
     assert node.values("orders") == [b"durable", b"again"]
+
+
+def test_a_single_node_does_not_start_without_a_journal_that_it_cannot_read() -> None:
+    """No other node has what may be there; whoever removes the file decides so."""
+    node = Node()
+    node.create("orders")
+    for value in "abc":
+        node.produce("orders", [value])
+    node.crash()
+    journal = "meta/commit-journal-0"
+    for page in range(3):
+        node.disk.spoil(journal, page * PAGE_BYTES)
+    for _ in range(2):
+        with pytest.raises(OSError, match=journal):
+            node.start()
+        node.disk.life += 1
+    node.disk.remove(journal)
+    node.start()
+    node.produce("orders", ["d"])
+    assert node.values("orders")[-1] == b"d"
+    assert set(node.values("orders")) <= {b"a", b"b", b"c", b"d"}
+
+
+def test_a_single_node_starts_without_a_partition_that_was_moved_away() -> None:
+    node = Node()
+    for topic in ("orders", "sound"):
+        node.create(topic)
+        node.produce(topic, ["a"])
+    node.crash()
+    node.disk.spoil(f"logs/orders/0/{segment_name(0)}{LOG_SUFFIX}", 0)
+    node.disk.is_spoiled_for_good = True
+    with pytest.raises(OSError, match="Input/output error"):
+        node.start()
+    node.disk.life += 1
+    node.disk.rename("logs/orders/0", "elsewhere")
+    node.start()
+    assert node.values("sound") == [b"a"]
+    node.produce("orders", ["b"])
+    assert node.values("orders") == [b"b"]
 
 
 def test_a_note_of_a_clean_stop_is_believed_once() -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from goqueue.broker.publishing.publisher import Published, Scheduled
 from goqueue.broker.transactions.ids import Transaction, TransactionIds
-from goqueue.broker.transactions.names import GENERATED_PREFIX, GENERATED_REST_MS, SCAN_PAUSE_MS
+from goqueue.broker.transactions.names import (
+    GENERATED_PREFIX,
+    GENERATED_REST_MS,
+    SCAN_PAUSE_MS,
+    common_name,
+    owner_in,
+    owner_of,
+)
 from goqueue.broker.transactions.publishing import Addressed
 from goqueue.model.attributes import DELAY_HEADER
 from goqueue.model.batch import Record, encode_batch
@@ -204,6 +211,15 @@ def test_names_that_the_broker_makes_up_are_used_again_after_a_rest(node: Transa
     assert node.refusal(node.commit, first) == "fenced_producer"
     with pytest.raises(GoQueueError, match="choose another"):
         node.begin(GENERATED_PREFIX + "mine")
+
+
+@pytest.mark.parametrize("prefix", ["", "~acme~"])
+def test_a_name_that_the_broker_makes_up_says_whose_it_is(prefix: str) -> None:
+    name = f"{prefix}{GENERATED_PREFIX}{owner_of('User:alice')}-0a1b"
+    assert owner_in(name) == owner_of("User:alice") != owner_of("User:bob")
+    assert common_name(name) == prefix + GENERATED_PREFIX
+    for other in (f"{prefix}{GENERATED_PREFIX}0a1b", f"{prefix}till", f"{prefix}x{name}"):
+        assert owner_in(other) == "", "a name of a client, or of an earlier version"
 
 
 # Acknowledging

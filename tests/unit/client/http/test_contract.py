@@ -22,15 +22,18 @@ from goqueue.client.http.request import Request
 from goqueue.client.http.requests import dead_letters
 from goqueue.client.http.requests.acls import AclRequests, RoleRequests
 from goqueue.client.http.requests.audit import AuditRequests
+from goqueue.client.http.requests.backups import BackupRequests
 from goqueue.client.http.requests.cluster import ClusterRequests
 from goqueue.client.http.requests.dead_letters import DeadLetterRequests, LetterFilter
 from goqueue.client.http.requests.groups import GroupRequests
+from goqueue.client.http.requests.journeys import JourneyRequests
 from goqueue.client.http.requests.members import MemberRequests
 from goqueue.client.http.requests.messages import MessageRequests
 from goqueue.client.http.requests.node import NodeRequests
 from goqueue.client.http.requests.queries import QueryRequests
 from goqueue.client.http.requests.queues import QueueRequests
 from goqueue.client.http.requests.quotas import QuotaRequests
+from goqueue.client.http.requests.reports import ReportRequests
 from goqueue.client.http.requests.schedules import ScheduleRequests
 from goqueue.client.http.requests.tenants import TenantRequests
 from goqueue.client.http.requests.topics import TopicRequests
@@ -53,6 +56,7 @@ LETTERS = DeadLetterRequests("orders", "orders.graveyard")
 MEMBER = MemberRequests("g", "m", "i")
 TRANSACTIONS, INSIDE = TransactionRequests(), InTransaction("abc")
 QUERIES = QueryRequests()
+REPORTS = ReportRequests()
 CLUSTER = ClusterRequests()
 TENANTS = TenantRequests()
 USERS, KEYS = UserRequests(), KeyRequests()
@@ -62,6 +66,8 @@ READERS = NewAcl(kind="TOPIC", name="orders", principal="Role:readers", action="
 OWNED = frozenset({TopicPartition("orders", 1)})
 
 REQUESTS: dict[str, Request[Any]] = {
+    "takeBackupCut": BackupRequests().cut(topics=["orders"]),
+    "readBackupBatches": BackupRequests().read("0123456789abcdef" * 2, 1, offset=3, until=7),
     "readAudit": AuditRequests().read(
         from_=NOON,
         until=NOON,
@@ -72,6 +78,46 @@ REQUESTS: dict[str, Request[Any]] = {
         resource="orders",
         limit=5,
         wait=1,
+    ),
+    "getJourney": JourneyRequests().get("orders:0:7", topic="orders"),
+    "listJourneys": JourneyRequests().list_page(
+        topic="orders",
+        partition=1,
+        offset=7,
+        group="billing",
+        outcome="acked",
+        key="k",
+        trace_id="0" * 32,
+        from_=NOON,
+        until=NOON,
+        limit=5,
+        cursor="j0:1:2",
+    ),
+    "countJourneys": JourneyRequests().stats(
+        "orders", partition=1, group="billing", from_=NOON, until=NOON
+    ),
+    "readJourneyEvents": JourneyRequests().events(
+        topic="orders",
+        partition=1,
+        group="billing",
+        outcome="acked",
+        from_=NOON,
+        until=NOON,
+        limit=5,
+        cursor="j0:1:2",
+        wait=1,
+    ),
+    "searchMessages": MessageRequests().search_page(
+        "orders",
+        key="k",
+        trace_id="0" * 32,
+        header="tenant",
+        header_value="acme",
+        text="v",
+        partition=1,
+        from_=NOON,
+        until=NOON,
+        limit=5,
     ),
     "listQuotas": QUOTAS.list_all({"user": "alice", "client-id": None}, strict=True),
     "changeQuota": QUOTAS.set({"user": "alice"}, {"request_rate": 0.5, "topics": None}),
@@ -110,6 +156,8 @@ REQUESTS: dict[str, Request[Any]] = {
     "deleteKey": KEYS.delete("k"),
     "showCluster": CLUSTER.info(),
     "showClusterHealth": CLUSTER.health(),
+    "showClusterLevel": CLUSTER.level(),
+    "finalizeClusterLevel": CLUSTER.finalize_level(3),
     "listNodes": CLUSTER.nodes(),
     "showNode": CLUSTER.node(1),
     "unregisterNode": CLUSTER.unregister(1),
@@ -157,6 +205,7 @@ REQUESTS: dict[str, Request[Any]] = {
     "deleteGroup": GROUPS.delete("billing"),
     "showLag": GROUPS.lag("billing"),
     "showOffsets": GROUPS.offsets("g"),
+    "deleteOffsets": GROUPS.delete_offsets("g", "orders", [0]),
     "resetOffsets": GROUPS.reset("g", "orders", NOON, partitions=[0], dry_run=True),
     "showAssignment": GROUPS.assignment("g"),
     "showRebalances": GROUPS.rebalances("g"),
@@ -201,7 +250,7 @@ REQUESTS: dict[str, Request[Any]] = {
     "cancelRedrive": LETTERS.cancel("job"),
     "beginTransaction": TRANSACTIONS.begin("writer", timeout=5),
     "listTransactions": TRANSACTIONS.list_all(
-        state="ongoing", prefix="w", producer_id=1, older_than=5, limit=3
+        state="ongoing", prefix="w", producer_id=1, older_than=5, limit=3, after="v"
     ),
     "showTransaction": TRANSACTIONS.describe("abc"),
     "publishInTransaction": INSIDE.publish(
@@ -215,6 +264,9 @@ REQUESTS: dict[str, Request[Any]] = {
     "abortTransaction": TRANSACTIONS.abort("abc"),
     "beginForEpoch": QUERIES.begin(Attempt("totals", 1, 0, "a"), timeout=5),
     "prepareTransaction": QUERIES.prepare("abc", timeout=60),
+    "listReports": REPORTS.list_all(match="day", limit=3, cursor="1"),
+    "showReport": REPORTS.get("da/ily"),
+    "listQueries": QUERIES.list_all(match="tot", limit=3, after="a"),
     "openQuery": QUERIES.open("totals", run_name="blue"),
     "showQuery": QUERIES.describe("totals"),
     "commitEpoch": QUERIES.commit("totals", 3, run=1, transactions=["abc"], is_last=True),
@@ -250,6 +302,25 @@ def test_every_route_has_a_request_or_a_reason() -> None:
         "welcome",
         "openapi",
         "docs",
+        "metrics",  # for monitoring systems
+        "detailed_metrics",
+        # For people who look at a cluster, as the web console lets them.
+        "readHistory",
+        "showTotals",
+        "showAccess",
+        "readHistogram",
+        "listTopicGroups",
+        "showDeliveries",
+        "listInFlight",
+        "settleByHand",
+        "readCalendar",
+        "listDeadLetterTopics",
+        "listSubjects",
+        "summariseDeadLetters",
+        "listShareMembers",
+        "planReassignments",
+        "listTopicSettings",
+        "listGroupSettings",
     }
     covered = {operation_for(one).name for one in REQUESTS.values()}
     missing = {one.name for one in OPERATIONS if not one.is_stream and one.name not in without}
@@ -316,7 +387,9 @@ def test_peeked_messages_are_read() -> None:
 def test_dead_letters_and_previews_are_read() -> None:
     source = letter_bodies.DeadLetterSource(topic="orders", partition=0, offset=3, group="g")
     letter = letter_bodies.DeadLetter(**STORED, reason="torn", attempts=3, died_at=8, source=source)
-    page = letter_bodies.DeadLetters(messages=[letter], cursor="0:9", total=4)
+    page = letter_bodies.DeadLetters(
+        messages=[letter], cursor="0:9", end=True, total=4, matching=1, matching_is_complete=True
+    )
     read = LETTERS.list_page().read(msgspec.json.encode(page))
     assert (read.cursor, read.total) == ("0:9", 4)
     [found] = read.letters

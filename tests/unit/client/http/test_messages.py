@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.client.http.messages import (
+    Json,
     Message,
     Outgoing,
     batch_body,
@@ -65,8 +69,28 @@ def test_a_batch_is_made_of_messages_that_were_encoded_before() -> None:
 
 
 def test_a_value_that_is_neither_bytes_nor_text_is_refused_with_advice() -> None:
-    with pytest.raises(InvalidRequest, match=r"json\.dumps"):
+    with pytest.raises(InvalidRequest, match=r"goqueue\.Json"):
         publish_body(Outgoing({"total": 12}), "all")  # type: ignore[arg-type]
+
+
+def test_json_is_sent_as_it_is_and_comes_back() -> None:
+    total = {
+        "total": 10**30,
+        "price": Decimal("1.10"),
+        "name": "é",
+        "at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    message = through_the_broker(Outgoing(Json(total), key=Json([7])))
+    compact = '{"total":1' + "0" * 30 + ',"price":1.10,"name":"é","at":"2026-01-01T00:00:00Z"}'
+    assert message.value == compact.encode()
+    assert message.key == b"[7]"
+    assert encoded(Outgoing(Json(None))) == b'{"json":null}'
+
+
+@pytest.mark.parametrize("content", [object(), {"a": {1, object()}}, "\ud800"])
+def test_what_cannot_be_json_is_refused(content: object) -> None:
+    with pytest.raises(InvalidRequest, match="The value of a message cannot be JSON"):
+        publish_body(Outgoing(Json(content)), "all")
 
 
 def test_a_message_is_read_as_text_json_and_header() -> None:

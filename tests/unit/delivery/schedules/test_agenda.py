@@ -18,7 +18,12 @@ from goqueue.delivery.schedules import (
     write_checkpoint,
 )
 from goqueue.model.batch import Record
-from goqueue.model.errors import CorruptBatch, ScheduleReleased, UnknownSchedule
+from goqueue.model.errors import (
+    CorruptBatch,
+    ScheduleReleased,
+    UnknownSchedule,
+    UnsupportedVersion,
+)
 from tests.simulation.disk import SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
@@ -128,12 +133,13 @@ def test_messages_are_counted_by_topic_and_topics_are_forgotten() -> None:
     assert (agenda.count("a"), agenda.count("b"), agenda.count("c")) == (0, 2, 1)
 
 
-def test_a_record_that_makes_no_sense_is_told_and_one_of_another_kind_passed_over() -> None:
+def test_a_record_that_makes_no_sense_is_told_and_one_of_another_kind_is_not_skipped() -> None:
     agenda = new_agenda()
     with pytest.raises(CorruptBatch):
         agenda.replay(Record((7).to_bytes(8, "big"), b"\x01nonsense", offset=7))
-    agenda.replay(Record(b"another kind", b"x", offset=8))
-    agenda.replay(Record(None, b"x", offset=9))
+    with pytest.raises(UnsupportedVersion, match=r"unknown key b'another kind'"):
+        agenda.replay(Record(b"another kind", b"x", offset=8))
+    agenda.replay(Record(b"another kind", None, offset=9))
     assert agenda.count() == 0
 
 

@@ -31,7 +31,7 @@ def test_keys_of_messages_are_no_keys_of_intents() -> None:
         assert read_target(key) is None
 
 
-@pytest.mark.parametrize("value", [b"", b"\x02\x90", b"\x01\xff", b"\x01"])
+@pytest.mark.parametrize("value", [b"", b"\x00\x90", b"\x01\xff", b"\x01"])
 def test_what_cannot_be_decoded_is_reported(value: bytes) -> None:
     with pytest.raises(CorruptBatch):
         read_intent(value)

@@ -168,7 +168,7 @@ def test_records_say_it_all_again() -> None:
     assert not replay_source(Record(b"lane" + bytes(20), b""), again, epochs)
 
 
-@pytest.mark.parametrize("value", [b"", b"\x09", b"\x01", b"\x01\xc1"])
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\x01", b"\x01\xc1"])
 def test_damaged_records_are_named_as_such(value: bytes) -> None:
     for key in (producer_key((TOPIC, 0, 1)), leader_epoch_record((TOPIC, 0), 1, 0).key):
         with pytest.raises(CorruptBatch):

@@ -32,8 +32,11 @@ from goqueue.spark.pipelines.report import (
     show_duration,
     write_report,
 )
+from goqueue.spark.pipelines.report_summary import summary_of
+from goqueue.wire.http.bodies.reports import Figure, decode_report, encode_report
 
 EVIL = "<script>alert('x')</script>"
+BELL = "\x07\u202e & <b>x</b>"
 
 
 def archive(topic: str, latencies: tuple[int, ...]) -> Archive:
@@ -80,6 +83,35 @@ def test_the_page_shows_every_part() -> None:
     assert page.count("<svg") == 4
     body = page.split("<body>")[1].split("</body>")[0]
     ElementTree.fromstring(f"<body>{body}</body>")
+
+
+def test_the_summary_has_the_texts_and_tables_of_the_page() -> None:
+    samples = [LagSample(time, EVIL, "orders", 0, 0, 10 + time) for time in (0, 1000)]
+    row = TriageRow(what=EVIL, letters=3, first_ms=0, last_ms=None)
+    bell = TriageRow(what=BELL, letters=1, first_ms=None, last_ms=None)
+    triage = Triage(topic="orders.dlq", time_ms=0, tables={"reason": [row, bell], "hour": [row]})
+    page = report_page([archive(EVIL, (0, 3, 4))], samples, [triage], now_ms=0, lag_bound=5000)
+    summary = summary_of(page, name="daily", now_ms=5)
+    assert (summary.name, summary.written_at) == ("daily", 5)
+    assert Figure(value="7", text="records archived") in summary.figures
+    titles = [one.title for one in summary.sections]
+    assert titles == ["Archive archive", "Lag", "Dead letters of orders.dlq"]
+    held, lag, dead = summary.sections
+    assert held.texts[1] == "7 records in 1 file, 2.05 kB, 1 run."
+    by_topic = held.tables[0]
+    assert (by_topic.title, by_topic.columns[:2]) == ("By topic", ["topic", "records"])
+    assert by_topic.rows[0][:2] == [EVIL, "7"]
+    assert held.tables[-1].rows == [["1970-01-01 00:00:01", f"Lost {EVIL}."]]
+    assert lag.tables[0].rows[0][:3] == [EVIL, "orders/0", "1,010"]
+    [by_reason] = dead.tables
+    assert (by_reason.title, by_reason.columns[0]) == ("By reason", "reason")
+    assert [one[0] for one in by_reason.rows] == [EVIL, BELL]
+    assert decode_report(encode_report(summary)) == summary
+
+
+def test_a_page_about_nothing_has_a_summary() -> None:
+    summary = summary_of(report_page([], [], [], now_ms=0), name="none", now_ms=0)
+    assert (summary.figures, summary.sections) == ([], [])
 
 
 def test_the_sums_of_all_parts_stand_at_the_top() -> None:

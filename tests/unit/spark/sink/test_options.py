@@ -9,7 +9,7 @@ from goqueue.client import Address, reachable
 from goqueue.model.compression import Compression
 from goqueue.model.errors import InvalidRequest
 from goqueue.spark.sink.options import WriteOptions, located, write_options
-from goqueue.spark.sink.writers import StreamWriter, TableWriter
+from goqueue.spark.sink.writers import TableWriter
 
 
 def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
@@ -24,6 +24,8 @@ def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
             "http.address": "a:2",
             "checkpointlocation": "/x",
             "kafka.acks": "all",
+            "includeHeaders": "true",
+            "kafka.auto.offset.reset": "latest",
         }
     ) == WriteOptions(
         bootstrap="a:1",
@@ -37,8 +39,24 @@ def test_a_sink_is_exactly_once_unless_it_is_told_otherwise() -> None:
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        write_options({"topic": "a b", "delivery": "twice", "compression": "rar", "topik": "x"})
-    for part in ("'a b'", "'twice'", "'rar'", "did you mean 'topic'"):
+        write_options(
+            {
+                "topic": "a b",
+                "delivery": "twice",
+                "compression": "rar",
+                "topik": "x",
+                "includeHeaders": "some",
+                "kafka.value.serializer": "x",
+            }
+        )
+    for part in (
+        "includeHeaders is 'some'",
+        "kafka.value.serializer is not supported",
+        "'a b'",
+        "'twice'",
+        "'rar'",
+        "did you mean 'topic'",
+    ):
         assert part in str(refused.value)
 
 
@@ -58,8 +76,7 @@ def test_an_api_that_listens_everywhere_is_met_where_the_broker_is() -> None:
     assert reachable(Address("api.example", 80), met) == Address("api.example", 80)
 
 
-@pytest.mark.parametrize("writer", [TableWriter, StreamWriter])
-def test_a_topic_cannot_be_overwritten(writer: type[TableWriter] | type[StreamWriter]) -> None:
+def test_a_topic_cannot_be_overwritten() -> None:
     schema = StructType([StructField("value", BinaryType())])
     with pytest.raises(InvalidRequest, match="append"):
-        writer(WriteOptions("nowhere:1", topic="orders"), schema, is_overwriting=True)
+        TableWriter(WriteOptions("nowhere:1", topic="orders"), schema, is_overwriting=True)

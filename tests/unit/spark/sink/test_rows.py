@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -80,6 +82,10 @@ def headers_of(**columns: DataType) -> ArrayType:
         {"partition": IntegerType(), "timestamp": TimestampType(), "deliver_at": TimestampType()},
         {"partition": LongType(), "timestamp": LongType(), "deliver_at": TimestampNTZType()},
         {"headers": headers_of(key=StringType(), value=BinaryType()), "priority": StringType()},
+        {"timestamp": DoubleType()},
+        # What sources add to the record itself, and what is nobody's.
+        {"offset": LongType(), "timestampType": IntegerType(), "deliveryCount": IntegerType()},
+        {"colour": StringType(), "keys": IntegerType(), "values": IntegerType()},
     ],
 )
 def test_these_tables_can_be_written(columns: dict[str, DataType]) -> None:
@@ -90,13 +96,15 @@ def test_these_tables_can_be_written(columns: dict[str, DataType]) -> None:
 def test_a_table_that_cannot_be_written_hears_everything_that_is_wrong() -> None:
     text = refusal(
         key=IntegerType(),
-        colour=StringType(),
+        deliverAt=TimestampType(),
+        prority=StringType(),
         headers=MapType(StringType(), BinaryType()),
         has_topic=False,
     )
     for part in (
         "Column 'key' is int; it must be binary or a string.",
-        "no column 'colour'",
+        "no column 'deliverAt' in a message; if you mean 'deliver_at'",
+        "no column 'prority' in a message; if you mean 'priority'",
         "'headers' is map<string,binary>",
         "no column 'value'",
         "option topic",
@@ -122,17 +130,34 @@ def test_text_and_bytes_become_bytes_and_nulls_stay() -> None:
     assert records(value=pa.array([b""], pa.large_binary()))[0].value == b""
 
 
-def test_moments_become_milliseconds_and_never_early_ones() -> None:
+def test_moments_become_milliseconds_and_what_is_delivered_later_is_never_early() -> None:
     stamps = pa.array([NOON, None], type=pa.timestamp("us", tz="UTC"))
     local = pa.array([NOON.replace(tzinfo=None), None], type=pa.timestamp("us"))
-    for column in (stamps, local, pa.array([NOON_MS, None])):
+    for column in (stamps, local):
         found = records(value=[b"", b""], timestamp=column)
-        assert [one.timestamp_ms for one in found] == [NOON_MS, NOW_MS]
+        assert [one.timestamp_ms for one in found] == [NOON_MS - 1, NOW_MS]
         late, soon = records(value=[b"", b""], deliver_at=column)
         assert late.headers == (("goqueue-deliver-at", b"%d" % NOON_MS),)
         assert soon.headers == ()
+    number = pa.array([NOON_MS, None])
+    assert [one.timestamp_ms for one in records(value=[b"", b""], timestamp=number)] == [
+        NOON_MS,
+        NOW_MS,
+    ]
+    assert records(value=[b""], deliver_at=pa.array([NOON_MS]))[0].headers == (
+        ("goqueue-deliver-at", b"%d" % NOON_MS),
+    )
     before = pa.array([-1, -1000, -1001], pa.timestamp("us"))
     assert [one.timestamp_ms for one in records(value=[b""] * 3, timestamp=before)] == [0, -1, -1]
+
+
+def test_a_timestamp_as_a_double_has_seconds() -> None:
+    column = pa.array([1.5, 1.0019, None], pa.float64())
+    found = records(value=[b""] * 3, timestamp=column)
+    assert [one.timestamp_ms for one in found] == [1500, 1001, NOW_MS]
+    for wrong in (float("nan"), float("inf"), 1e300):
+        with pytest.raises(InvalidRequest, match="seconds"):
+            records(value=[b""], timestamp=pa.array([wrong]))
 
 
 def test_what_is_no_time_is_refused() -> None:
@@ -200,5 +225,5 @@ def expected(row: dict[str, Any]) -> Record:
     headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
     if row["priority"] is not None:
         headers.append(("goqueue-priority", row["priority"].encode()))
-    time_ms = NOW_MS if row["timestamp"] is None else -(-row["timestamp"] // 1000)
+    time_ms = NOW_MS if row["timestamp"] is None else int(Fraction(row["timestamp"], 1000))
     return Record(row["key"], row["value"], tuple(headers), time_ms)

@@ -25,8 +25,8 @@ STRICT = ListenerRules("http", must_authenticate=True)
 class Desk:
     """A listener, and a user that may use it."""
 
-    def __init__(self, rules: ListenerRules) -> None:
-        self.world = World(groups__initial_rebalance_delay_ms="0")
+    def __init__(self, rules: ListenerRules, **settings: str) -> None:
+        self.world = World(groups__initial_rebalance_delay_ms="0", **settings)
         self.client = Client(self.world)
         self.client.rules = rules
         self.users = self.world.broker.gate.users

@@ -19,9 +19,8 @@ read = QueryDecoder(Read)
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
-        (b'{"valeu": "x"}', "valeu", "known fields: value, key,"),
+        (b'{"valeu": "x"}', "valeu", "known fields: value, json, key,"),
         (b'{"value": 1}', "value", "Expected `str | null`, got `int`"),
-        (b"{}", "", "missing required field `value`"),
         (b'{"value": "x", "priority": "urgent"}', "priority", "one of background, critical,"),
         (b'{"value": "x", "delay_ms": -1}', "delay_ms", ">= 0"),
         (b'{"value": "x", "headers": [{"name": "a", "value": 5}]}', "headers[0].value", "str"),
@@ -30,6 +29,7 @@ read = QueryDecoder(Read)
             "headers[0].nam",
             "known fields: name, value",
         ),
+        (b'{"value": "x", "headers": [{"value": "a"}]}', "headers[0]", "required field `name`"),
         (b"[]", "", "Expected `object`, got `array`"),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from goqueue.model.support import LEVEL_MAX
 from tests.unit.wire.http.client import Client
 
 
@@ -10,7 +13,11 @@ def test_a_node_that_is_alone_is_a_cluster_of_one(client: Client) -> None:
     about = client.get("/v1/admin/cluster")
     assert (about["nodes"], about["nodes_running"], about["partitions"]) == (1, 1, 2)
     assert (about["leaderless"], about["under_replicated"], about["moving"]) == (0, 0, 0)
-    assert client.get("/v1/admin/cluster/health") == {"status": "ok", "problems": []}
+    assert client.get("/v1/admin/cluster/health") == {
+        "status": "ok",
+        "problems": [],
+        "kinds": [],
+    }
     [node] = client.get("/v1/admin/nodes")["nodes"]
     assert (node["state"], node["leaders"], node["controller"]) == ("running", 2, True)
     number = node["id"]
@@ -18,7 +25,34 @@ def test_a_node_that_is_alone_is_a_cluster_of_one(client: Client) -> None:
     placed = client.get("/v1/admin/partitions?topic=orders")["partitions"]
     assert [(one["leader"], one["in_sync"]) for one in placed] == [(number, [number])] * 2
     assert client.get("/v1/admin/partitions?state=under_replicated") == {"partitions": []}
-    assert client.get("/v1/admin/reassignments") == {"reassignments": []}
+    assert client.get("/v1/admin/reassignments")["reassignments"] == []
+
+
+def test_partitions_are_listed_in_pages(client: Client) -> None:
+    for name, count in (("orders", 12), ("mails", 2)):
+        client.post("/v1/topics", {"name": name, "partitions": count})
+    path, cursor, pages = "/v1/admin/partitions", "", []
+    while not pages or cursor:
+        page = client.get(path, limit=5, cursor=cursor)
+        assert page["total"] == 14
+        pages.append([(one["topic"], one["partition"]) for one in page["partitions"]])
+        cursor = page["cursor"]
+    every = [(one["topic"], one["partition"]) for one in client.get(path)["partitions"]]
+    assert [len(page) for page in pages] == [5, 5, 4]
+    assert [one for page in pages for one in page] == every
+    assert client.refused("GET", path, limit=5, cursor="no").json["code"] == "invalid_field"
+
+
+def test_reassignments_are_planned_before_anything_moves(client: Client) -> None:
+    client.post("/v1/topics", {"name": "orders", "partitions": 2})
+    number = client.get("/v1/admin/nodes")["nodes"][0]["id"]
+    path = "/v1/admin/reassignments/plan"
+    assert client.post(path, {"topics": ["orders"], "nodes": [number]}) == {"moves": []}
+    assert client.refused("POST", path, {"away_from": number}).json["code"] == "invalid_request"
+    for body in ({}, {"topics": ["orders"]}, {"nodes": [1]}, {"nodes": [1], "away_from": 1}):
+        assert client.refused("POST", path, body).json["code"] == "invalid_field"
+    unknown = {"topics": ["orders"], "nodes": [77]}
+    assert client.refused("POST", path, unknown).json["code"] == "unknown_node"
 
 
 def test_what_a_node_that_is_alone_cannot_do_is_refused(client: Client) -> None:
@@ -66,6 +100,25 @@ def test_throttles_are_for_what_is_moving(client: Client) -> None:
     assert client.refused("PATCH", path, lost).json["code"] == "invalid_field"
 
 
+def test_a_dry_run_names_nodes_that_are_not_registered(client: Client) -> None:
+    client.post("/v1/topics", {"name": "orders"})
+    number = client.get("/v1/admin/nodes")["nodes"][0]["id"]
+
+    def request(replicas: list[int]) -> dict[str, Any]:
+        move = {"topic": "orders", "partition": 0, "replicas": replicas}
+        return {"moves": [move], "dry_run": True}
+
+    [result] = client.post("/v1/admin/reassignments", request([number]))["results"]
+    assert result == {"topic": "orders", "partition": 0, "replicas": [number]}
+    for replicas, detail in (
+        ([number, 77, 78], "No node 77, 78 is registered"),
+        ([number, number], "name each node once"),
+    ):
+        refused = client.refused("POST", "/v1/admin/reassignments", request(replicas))
+        assert (refused.status, refused.json["code"]) == (400, "invalid_replica_assignment")
+        assert detail in refused.json["detail"]
+
+
 def test_moves_that_make_no_sense_are_refused(client: Client) -> None:
     for body in ({}, {"moves": [], "away_from": 1}, {"away_from": 1, "moves": None, "topic": 3}):
         answer = client.refused("POST", "/v1/admin/reassignments", body)
@@ -73,3 +126,13 @@ def test_moves_that_make_no_sense_are_refused(client: Client) -> None:
     assert client.refused("POST", "/v1/admin/reassignments", {"away_from": 77}).status == 404
     for path in ("/v1/admin/partitions?topic=nowhere", "/v1/admin/nodes/77"):
         assert client.refused("GET", path).status == 404
+
+
+def test_a_single_node_has_the_level_of_its_release(client: Client) -> None:
+    found = client.get("/v1/admin/cluster/level")
+    assert found["level"] == found["supported"] == LEVEL_MAX
+    assert found["nodes"][0]["release"]
+    assert found["nodes"][0]["level_max"] == LEVEL_MAX
+    assert client.post("/v1/admin/cluster/level", {}) == found
+    refused = client.refused("POST", "/v1/admin/cluster/level", {"level": LEVEL_MAX + 1})
+    assert refused.json["code"] == "invalid_request"

@@ -217,6 +217,54 @@ def test_a_poll_waits_but_no_longer_than_a_heartbeat(world: World, client: Clien
     assert values(wire.answers[0].json) == ["x"]
 
 
+def spare_member(world: World, client: Client) -> int:
+    """The epoch of a member `spare` for which no partition is left; the other one is `one`."""
+    world.create("single", 1)
+    join(client, "one", topics=["single"])
+    spare = join(client, "spare", topics=["single"])
+    assert partitions(spare["assignment"]) == set()
+    return int(spare["member_epoch"])
+
+
+def test_a_member_without_partitions_waits_as_one_with_partitions_does(
+    world: World, client: Client
+) -> None:
+    epoch = spare_member(world, client)
+    for wait_ms in (0, 4_000):
+        before = world.broker.clock.now_ms()
+        assert values(poll(client, "spare", epoch, wait_ms=wait_ms)) == []
+        assert 0 <= world.broker.clock.now_ms() - before - wait_ms < 100
+
+
+def test_a_member_without_partitions_gets_them_as_soon_as_they_are_free(
+    world: World, client: Client
+) -> None:
+    epoch = spare_member(world, client)
+    wire = client.wire()
+    query = {"member_id": "spare", "member_epoch": epoch, "wait_ms": 5_000}
+    wire.feed(request("GET", f"{GROUP}/poll", **query))
+    world.run_for(1_000)
+    assert not wire.answers
+    client.post(f"{GROUP}/leave", {"member_id": "one"})
+    world.run_for(10)
+    [answer] = wire.answers
+    assert partitions(answer.json["assignment"]) == {0}
+    world.produce("single", ["x"])
+    assert values(poll(client, "spare", answer.json["member_epoch"])) == ["x"]
+
+
+def test_an_idle_member_that_hangs_up_leaves_nothing_behind(world: World, client: Client) -> None:
+    epoch = spare_member(world, client)
+    wire = client.wire()
+    query = {"member_id": "spare", "member_epoch": epoch, "wait_ms": 5_000}
+    wire.feed(request("GET", f"{GROUP}/poll", **query))
+    world.run_for(1_000)
+    wire.close()
+    world.run_for(10_000)
+    assert not wire.answers
+    assert not world.broker.groups.rebalance_watch._watches
+
+
 def test_a_reader_behind_retention_is_told_that_it_was_moved(world: World, client: Client) -> None:
     epoch = join(client, "one")["member_epoch"]
     world.produce("orders", ["a", "b", "c"], partition=0)
@@ -364,3 +412,47 @@ def test_lag_of_a_topic_that_a_member_only_subscribes_to(world: World, client: C
     world.produce("orders", ["a", "b"], partition=3)
     join(client, "two")
     assert client.get(f"{GROUP}/lag")["lag"] == 2
+
+
+def commit_all(client: Client, group: str = GROUP) -> None:
+    offsets = [{"topic": "orders", "partition": one, "offset": 0} for one in range(4)]
+    assert client.post(f"{group}/commit", {"offsets": offsets})["failed"] == 0
+
+
+def test_lag_and_members_have_pages(world: World, client: Client) -> None:
+    commit_all(client)
+    for number, count in enumerate((1, 5, 0, 3)):
+        world.produce("orders", ["a"] * count, partition=number)
+    first = client.get(f"{GROUP}/lag", sort="lag", limit=3)
+    assert [(one["partition"], one["lag"]) for one in first["partitions"]] == [
+        (1, 5),
+        (3, 3),
+        (0, 1),
+    ]
+    assert (first["lag"], first["total"], first["topics"]) == (9, 4, ["orders"])
+    last = client.get(f"{GROUP}/lag", sort="lag", limit=3, cursor=first["cursor"])
+    assert [one["partition"] for one in last["partitions"]] == [2]
+    assert (last["cursor"], last["lag"]) == ("", 9)
+    assert client.get(f"{GROUP}/lag", topic="others")["partitions"] == []
+    assert client.send("GET", f"{GROUP}/lag", cursor="x").json["field"] == "cursor"
+    for name in ("one", "two"):
+        join(client, name)
+    shown = client.get(GROUP, members="false")
+    assert (shown["members"], shown["member_count"]) == ([], 2)
+    page = client.get(f"{GROUP}/assignment", limit=1)
+    assert (len(page["members"]), page["total"], page["cursor"]) == (1, 2, "1")
+
+
+def test_committed_offsets_are_deleted(client: Client) -> None:
+    commit_all(client)
+    deleted = client.post(f"{GROUP}/offsets/delete", {"topic": "orders", "partitions": [1, 3]})
+    assert deleted["failed"] == 0
+    assert [one["partition"] for one in deleted["results"]] == [1, 3]
+    left = client.get(f"{GROUP}/offsets")["offsets"]
+    assert [one["partition"] for one in left] == [0, 2]
+    unknown = client.post(f"{GROUP}/offsets/delete", {"topic": "orders", "partitions": [9]})
+    assert unknown["failed"] == 1
+    join(client, "one")
+    used = client.post(f"{GROUP}/offsets/delete", {"topic": "orders"})
+    assert used["failed"] == 2
+    assert used["results"][0]["problem"]["code"] == "group_subscribed_to_topic"

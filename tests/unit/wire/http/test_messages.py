@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import msgspec
 import pytest
@@ -93,6 +94,70 @@ def test_an_attribute_given_as_field_and_as_header_is_refused() -> None:
     )
     with pytest.raises(InvalidField, match="goqueue-priority"):
         to_record(body, now_ms=0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+def read_body(text: bytes) -> Record:
+    return to_record(msgspec.json.decode(text, type=PublishOne), now_ms=0)
+
+
+@given(content=JSON, indent=st.none() | st.integers(0, 3), is_ascii=st.booleans())
+def test_json_is_stored_compact_whatever_its_spacing(
+    content: object, indent: int | None, is_ascii: bool
+) -> None:
+    try:
+        spaced = json.dumps(content, indent=indent, ensure_ascii=is_ascii).encode()
+        compact = json.dumps(content, separators=(",", ":"), ensure_ascii=is_ascii).encode()
+    except UnicodeEncodeError:
+        return  # half of a surrogate pair
+    record = read_body(b'{"json": ' + spaced + b', "key_json":\n' + spaced + b"}")
+    assert (record.value, record.key) == (compact, compact)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "123456789012345678901234567890",
+        "-0",
+        "1.10",
+        "0.1000000000000000055511151231257827",
+        "1e400",
+        "6.02E+23",
+        '{"b":1,"a":2,"b":3}',
+        r'"\u00e9\/é"',
+        '" spaced , text "',
+        "null",
+    ],
+)
+def test_what_json_says_is_stored_as_it_is_written(text: str) -> None:
+    assert read_body(b'{"json": ' + text.encode() + b" }").value == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{}", "value"),
+        (b'{"value": "v", "json": 1}', "json"),
+        (b'{"value": null, "json": 1}', "json"),
+        (b'{"value_encoding": "base64", "json": "AA=="}', "json"),
+        (b'{"value": "v", "key": "k", "key_json": 1}', "key_json"),
+        (b'{"value": "v", "key_encoding": "base64", "key_json": 1}', "key_json"),
+        (b'{"json": "\xff"}', "json"),
+        (b'{"value": "v", "key_json": {"\xc3": 1}}', "key_json"),
+    ],
+)
+def test_a_value_that_is_given_twice_or_never_or_is_not_text_is_refused(
+    body: bytes, field: str
+) -> None:
+    with pytest.raises(InvalidField) as caught:
+        read_body(body)
+    assert caught.value.field == field
 
 
 def test_an_id_names_the_place() -> None:

@@ -51,8 +51,9 @@ def test_an_operation_is_described_whole(operation: Operation) -> None:
     assert "400" in documented
     assert "500" in documented
     for answer in described["responses"].values():
-        for media in answer.get("content", {}).values():
-            jsonschema_rs.validator_for(schema(media["schema"]))
+        for kind, media in answer.get("content", {}).items():
+            if kind != "text/event-stream":  # OpenAPI 3.1 has no schema of events
+                jsonschema_rs.validator_for(schema(media["schema"]))
 
 
 @pytest.mark.parametrize(

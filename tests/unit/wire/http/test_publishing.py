@@ -125,6 +125,26 @@ def test_a_batch_has_a_result_for_each_message(client: Client) -> None:
     assert set(results[6]["published"]) == {"topic", "schedule_id", "deliver_at"}
 
 
+def test_json_is_published_as_it_is(client: Client) -> None:
+    one = client.post(PUBLISH, {"json": {"b": 1, "a": [1.0, None]}, "key": "k"})
+    assert client.get(f"{MESSAGES}/{one['partition']}/0")["value"] == '{"b":1,"a":[1.0,null]}'
+    batch = client.post("/v1/topics/orders/batch", {"messages": [{"json": []}, {"key": "k"}]})
+    assert batch["failed"] == 1
+    assert batch["results"][1]["problem"]["field"] == "value"
+    refused = client.refused("POST", PUBLISH, {"key": "k"})
+    assert (refused.status, refused.json["field"]) == (400, "value")
+
+
+def test_json_is_stored_or_nested_too_deeply(client: Client) -> None:
+    statuses = set()
+    for depth in (*range(1, 1000, 7), 100_000):
+        body = b'{"json":' + b"[" * depth + b"]" * depth + b"}"
+        answer = client.send("POST", PUBLISH, body)
+        statuses.add(answer.status)
+        assert answer.status == 200 or "nested too deeply" in answer.json["detail"]
+    assert statuses == {200, 400}
+
+
 def test_a_batch_for_no_topic_is_refused_as_a_whole(client: Client) -> None:
     body = {"messages": [{"value": "a"}]}
     assert client.refused("POST", "/v1/topics/no%20good/batch", body).status == 400

@@ -103,3 +103,16 @@ def test_calls_that_make_no_sense_are_refused(node: QueryNode) -> None:
     node.publish(own, "b")
     too_long = node.post(f"{own}/prepare", {"timeout_ms": 1 << 30}, status=400)
     assert too_long["code"] == "invalid_transaction_timeout"
+
+
+def test_queries_are_listed_in_pages_with_their_writers(node: QueryNode) -> None:
+    for name in ("etl-b", "etl-a", "other"):
+        run = node.client.post(f"/v1/queries/{name}/open")["run"]
+        node.publish(node.begin(transactional_id=f"__query~{name}~{run}~0~one"), "text")
+    first = node.client.get("/v1/queries", match="ETL", limit=1)
+    [one] = first["queries"]
+    assert (one["query"], one["run"], one["epoch"], one["writers"]) == ("etl-a", 1, None, 1)
+    assert first["total"] == 2
+    second = node.client.get("/v1/queries", match="ETL", limit=1, cursor=first["cursor"])
+    assert [one["query"] for one in second["queries"]] == ["etl-b"]
+    assert second["cursor"] == ""

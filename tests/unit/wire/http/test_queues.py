@@ -381,3 +381,10 @@ def test_messages_are_handed_out_though_the_acks_with_the_call_failed(
     assert values(answer["messages"]) == ["b"]
     (result,) = answer["acks"]["results"]
     assert result["problem"]["code"] == "storage_failed"
+
+
+def test_a_queue_group_without_share_consumers_has_no_members(client: Client) -> None:
+    client.send("PUT", "/v1/groups/workers", {"kind": "queue"})
+    found = client.get("/v1/groups/workers/share-members")
+    assert (found["group"], found["state"], found["members"]) == ("workers", "Empty", [])
+    assert client.refused("GET", "/v1/groups/nothing/share-members").status == 404

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
-from tests.unit.wire.http.client import Client
+from goqueue.model.session import NOBODY
+from tests.unit.wire.http.client import Answer, Client, Wire, request
 
 MESSAGE = {"value": "x" * 100}
 
@@ -36,7 +38,9 @@ def test_quotas_are_set_listed_and_deleted(client: Client) -> None:
                 "entity": {"user": "alice"},
                 "limits": {"producer_byte_rate": 1000.0, "request_rate": 0.5},
             }
-        ]
+        ],
+        "cursor": "",
+        "total": 1,
     }
     assert len(client.get("/v1/quotas")["quotas"]) == 3
     assert len(client.get("/v1/quotas", user="alice", default="client-id")["quotas"]) == 1
@@ -164,3 +168,76 @@ def test_usage_shows_rates_and_counts(client: Client) -> None:
     assert found["producer_byte_rate"]["used"] >= 150
     assert found["producer_byte_rate"]["entity"] == {"user": "ANONYMOUS"}
     assert found["storage_bytes"]["used"] >= 200
+
+
+def ask(client: Client, wire: Wire, user: str = "", path: str = "/v1/whoami") -> Answer:
+    """One more request on a connection, in the name of a user."""
+    headers = {}
+    if user:
+        headers["authorization"] = "Basic " + b64encode(f"{user}:correct horse".encode()).decode()
+    before = len(wire.answers)
+    wire.feed(request("GET", path, headers=headers))
+    client.world.run_until(lambda: len(wire.answers) > before and wire.answers[-1].is_whole)
+    return wire.answers[-1]
+
+
+@pytest.fixture
+def users(client: Client) -> None:
+    for name in ("alice", "bob"):
+        made = client.world.broker.gate.users.create(NOBODY, user=name, password="correct horse")
+        client.world.wait(made)
+
+
+@pytest.mark.usefixtures("users")
+def test_a_user_has_no_more_connections_than_its_quota(client: Client) -> None:
+    limit(client, {"user": "alice"}, connections=2)
+    first, second, third = (client.wire() for _ in range(3))
+    for _ in range(3):  # A connection counts once, however many requests it has.
+        assert ask(client, first, "alice", "/v1/topics").status == 200
+        assert ask(client, second, "alice", "/v1/topics").status == 200
+    refused = ask(client, third, "alice", "/v1/topics")
+    assert (refused.status, refused.json["code"]) == (403, "quota_reached")
+    assert "connections" in refused.json["detail"]
+    assert third.is_closed
+    assert ask(client, client.wire(), "bob", "/v1/topics").status == 200
+    first.close()
+    assert ask(client, client.wire(), "alice", "/v1/topics").status == 200
+
+
+@pytest.mark.usefixtures("users")
+def test_a_connection_counts_for_the_user_of_its_last_request(client: Client) -> None:
+    limit(client, {"user": None}, connections=1)
+    shared, other = client.wire(), client.wire()
+    assert ask(client, shared, "alice", "/v1/topics").status == 200
+    assert ask(client, shared, "bob", "/v1/topics").status == 200
+    assert ask(client, other, "alice", "/v1/topics").status == 200
+    assert ask(client, shared, "alice", "/v1/topics").status == 403
+    assert shared.is_closed
+    assert ask(client, other, "bob", "/v1/topics").status == 200
+
+
+@pytest.mark.usefixtures("users")
+def test_requests_without_a_user_do_not_count(client: Client) -> None:
+    limit(client, {"user": None}, connections=1)
+    assert ask(client, client.wire(), "alice", "/v1/topics").status == 200
+    wire = client.wire()
+    wire.feed(request("GET", "/v1/topics", headers={"authorization": "Basic bm9ib2R5Om5vdGhpbmc="}))
+    client.world.run_until(lambda: bool(wire.answers))
+    assert wire.answers[0].status == 401
+    for _ in range(3):
+        assert ask(client, client.wire(), path="/v1/admin/cluster/health").status == 200
+    usage = client.world.broker.quotas.usage()
+    assert [(one.key.entity, one.used) for one in usage] == [((("user", "alice"),), 1)]
+
+
+@pytest.mark.usefixtures("users")
+def test_a_lower_quota_ends_connections_at_their_next_requests(client: Client) -> None:
+    wires = [client.wire() for _ in range(3)]
+    for wire in wires:
+        ask(client, wire, "alice", "/v1/topics")
+    limit(client, {"user": "alice"}, connections=3)
+    assert {ask(client, wire, "alice", "/v1/topics").status for wire in wires} == {200}
+    limit(client, {"user": "alice"}, connections=2)
+    assert [ask(client, wire, "alice", "/v1/topics").status for wire in wires] == [403, 200, 200]
+    limit(client, {"user": "alice"}, connections=None)
+    assert ask(client, client.wire(), "alice", "/v1/topics").status == 200

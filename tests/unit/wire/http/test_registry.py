@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.model.errors import SchemaRefusal
+from goqueue.model.session import NOBODY
 from goqueue.wire.carrier.application import Application
 from goqueue.wire.carrier.front_end import Limits
 from goqueue.wire.http.bodies.registry import NUMBERS
@@ -20,7 +21,7 @@ from goqueue.wire.http.operations import OPERATIONS
 from goqueue.wire.http.registry_operations import REGISTRY, REGISTRY_PREFIX, registry_dialect
 from tests.simulation.world import World
 from tests.unit.schemas.desk import record
-from tests.unit.wire.http.client import Answer, Client
+from tests.unit.wire.http.client import Answer, Client, request
 
 V1 = "application/vnd.schemaregistry.v1+json"
 PLAIN = record(name="User", a="string")
@@ -519,3 +520,15 @@ def test_no_request_is_answered_with_a_fault_of_ours(
 
 
 SHARED = Registry(World())
+
+
+def test_connections_count_for_their_user(registry: Registry) -> None:
+    changed = registry.world.broker.gate.quotas.alter(
+        NOBODY, names={"user": ""}, limits={"connections": 2}
+    )
+    registry.world.wait(changed)
+    wires = [registry.wire() for _ in range(3)]
+    for wire in (*wires, *wires[:2]):
+        if not wire.is_closed:
+            wire.feed(request("GET", f"{registry.prefix}/subjects"))
+    assert [[one.status for one in wire.answers] for wire in wires] == [[200] * 2, [200] * 2, [403]]

@@ -130,3 +130,20 @@ def test_bodies_that_make_no_sense_are_refused(node: Node) -> None:
     assert node.post(f"{path}/offsets", lone, status=400)["field"] == "member_epoch"
     for wrong in ({"timeout_ms": 0}, {"transactional_id": ""}, {"transactional_id": "x" * 250}):
         node.post("/v1/transactions", wrong, status=400)
+
+
+def test_transactions_are_listed_in_pages(node: Node) -> None:
+    for name in ("c", "a", "b", "d"):
+        path = node.begin(transactional_id=f"page-{name}")
+        node.publish(path, "one")
+    node.post(f"{path}/commit")
+
+    def page(**query: object) -> tuple[list[str], str, int]:
+        found = node.client.get("/v1/transactions", prefix="page-", limit=2, **query)
+        names = [one["transactional_id"] for one in found["transactions"]]
+        return names, found["cursor"], found["total"]
+
+    assert page() == (["page-a", "page-b"], "page-b", 4)
+    assert page(cursor="page-b") == (["page-c", "page-d"], "", 4)
+    assert page(cursor="page-b", open="true") == (["page-c"], "", 3)
+    assert page(state="complete_commit", open="true") == (["page-d"], "", 1)

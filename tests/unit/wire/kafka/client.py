@@ -23,6 +23,7 @@ from tests.unit.wire.kafka.requests import (
     records_for,
     request_of,
 )
+from tests.unit.wire.kafka.share_requests import share_beat_request, share_fetch_request
 
 _SETTINGS = {
     "groups__initial_rebalance_delay_ms": "0",
@@ -77,6 +78,16 @@ class Client:
         self.ask("SyncGroup")
         self.ask("ConsumerGroupHeartbeat")
         self.call("OffsetCommit", commit_request(Subject(group="idle")), 2)
+
+    def have_share_groups(self) -> None:
+        """A group with a member that has a session, and one whose member has left."""
+        self.node.host_groups()
+        for group, has_left in (("idle-share", True), (self.subject.share_group, False)):
+            subject = about(self.subject, {"share_group": group})
+            self.call("ShareGroupHeartbeat", share_beat_request(subject))
+            self.call("ShareFetch", share_fetch_request(subject))
+            if has_left:
+                self.call("ShareGroupHeartbeat", share_beat_request(subject, epoch=-1))
 
     def have_transaction(self) -> None:
         """A transaction that has begun, with the usual partition and the usual group in it."""

@@ -46,6 +46,7 @@ from goqueue.wire.kafka.messages import (
     end_txn,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -62,6 +63,7 @@ from goqueue.wire.kafka.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -70,6 +72,7 @@ from goqueue.wire.kafka.messages import (
     update_features,
     write_txn_markers,
 )
+from tests.unit.wire.kafka.share_requests import BUILDERS as SHARE_BUILDERS
 
 TOPIC_RESOURCE = 2
 SERVED = [API_BY_KEY[key] for key in HANDLERS]
@@ -89,6 +92,8 @@ class Subject:
     partition: int = 0
     group: str = "shop"
     consumer_group: str = "shop-next"
+    share_group: str = "shop-share"
+    share_member: str = "22222222-2222-2222-2222-222222222222"
     member: str = ""
     generation: int = -1
     transaction: str = "till"
@@ -98,7 +103,8 @@ class Subject:
 
 
 def request_of(name: str, version: int, subject: Subject) -> Any:
-    return _BUILDERS[name](version, subject)
+    builder = SHARE_BUILDERS.get(name) or _BUILDERS[name]
+    return builder(version, subject)
 
 
 def records_for(version: int, *values: bytes, timestamp_ms: int = 1) -> bytes:
@@ -618,6 +624,10 @@ _BUILDERS: dict[str, Callable[[int, Subject], Any]] = {
             )
         ]
     ),
+    "GetTelemetrySubscriptions": lambda version, one: (
+        get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest()
+    ),
+    "PushTelemetry": lambda version, one: push_telemetry.PushTelemetryRequest(b"i" * 16),
     "DescribeTopicPartitions": lambda version, one: (
         describe_topic_partitions.DescribeTopicPartitionsRequest(
             topics=[describe_topic_partitions.TopicRequest(name=one.topic)]

@@ -38,6 +38,7 @@ KNOWN_TO_KAFKA = [
     "cleanup.policy",
     "compression.type",
     "delete.retention.ms",
+    "errors.deadletterqueue.group.enable",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",

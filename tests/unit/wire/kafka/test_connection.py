@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import GoQueueError, MalformedRequest, RequestTooLarge
 from goqueue.model.session import ConnectedClient, ListenerRules
+from goqueue.wire.kafka.connection import SMALL_REQUEST_BYTES_MAX
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.front_end import Limits
 from goqueue.wire.kafka.messages import API_BY_NAME, api_versions
@@ -228,10 +229,24 @@ def test_an_announced_length_over_the_limit_is_refused_before_it_has_come() -> N
         client.peer.send(struct.pack(">i", 1001))
 
 
-def test_an_api_that_is_not_served_is_malformed() -> None:
+def test_only_produce_requests_may_be_very_large() -> None:
+    """The others are decoded item by item, while nobody else is served."""
     client = Client()
-    frame = struct.pack(">hhi", 999, 0, 1) + b"\x00\x00"
-    with pytest.raises(MalformedRequest, match="API 999"):
+    length, produce, fetch = SMALL_REQUEST_BYTES_MAX + 1, 0, 1
+    client.peer.send(struct.pack(">ihhi", length, produce, 13, 1))
+    with pytest.raises(RequestTooLarge, match=f"{length} bytes is over the limit"):
+        client.node.peer().send(struct.pack(">ihhi", length, fetch, 17, 1))
+    client.node.peer().send(struct.pack(">ihhi", length - 1, fetch, 17, 1))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [(999, "API 999"), (88, "API 88 .*group.protocol=classic"), (89, "group.protocol=classic")],
+)
+def test_an_api_that_is_not_served_is_malformed(key: int, text: str) -> None:
+    client = Client()
+    frame = struct.pack(">hhi", key, 0, 1) + b"\x00\x00"
+    with pytest.raises(MalformedRequest, match=text):
         client.peer.send(struct.pack(">i", len(frame)) + frame)
 
 

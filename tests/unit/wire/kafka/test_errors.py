@@ -8,7 +8,7 @@ import kafka.errors
 import pytest
 
 from goqueue.model import errors
-from goqueue.wire.kafka.errors import _CODES, ErrorCode, code_of, message_of
+from goqueue.wire.kafka.errors import CODES, ErrorCode, code_of, message_of
 
 OURS = [
     one
@@ -24,19 +24,19 @@ THEIRS = {
 
 @pytest.mark.parametrize("error", OURS)
 def test_every_error_has_a_code(error: type[errors.GoQueueError]) -> None:
-    assert error in _CODES, (
+    assert error in CODES, (
         f"{error.__name__} of goqueue.model.errors has no code in goqueue.wire.kafka.errors; "
         "a client that meets it would be hung up on."
     )
 
 
 def test_the_table_names_nothing_that_is_not_an_error_of_ours() -> None:
-    assert set(_CODES) == set(OURS)
+    assert set(CODES) == set(OURS)
 
 
 @pytest.mark.parametrize("error", OURS)
 def test_no_error_passes_for_success(error: type[errors.GoQueueError]) -> None:
-    assert _CODES[error] not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert CODES[error] not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code > 0])

@@ -26,12 +26,14 @@ ALWAYS_SUCCEED = {
     "ListConfigResources",
     "ListTransactions",
     "ConsumerGroupHeartbeat",
+    "ShareGroupHeartbeat",
     "OffsetFetch",
     "Metadata",
     "Produce",
     "ListPartitionReassignments",
     "DescribeClientQuotas",
     "AlterClientQuotas",
+    "GetTelemetrySubscriptions",
 }
 # A node that is alone leads everything, and there is no other one to forget. Rules would have no
 # effect, because access control is off.
@@ -40,12 +42,15 @@ NOTHING_TO_DO = {
     "DescribeAcls": {ErrorCode.SECURITY_DISABLED},
     "DeleteAcls": {ErrorCode.SECURITY_DISABLED},
     "ElectLeaders": {ErrorCode.ELECTION_NOT_NEEDED},
+    # Nobody has asked what to push.
+    "PushTelemetry": {ErrorCode.UNKNOWN_SUBSCRIPTION_ID},
     "UnregisterBroker": {ErrorCode.BROKER_ID_NOT_REGISTERED},
     # The listener of these tests requires no authentication.
     "SaslHandshake": {ErrorCode.ILLEGAL_SASL_STATE},
     "SaslAuthenticate": {ErrorCode.ILLEGAL_SASL_STATE},
 }
 NEED_AN_EMPTY_GROUP = {"DeleteGroups", "OffsetDelete"}
+NEED_AN_EMPTY_SHARE_GROUP = {"AlterShareGroupOffsets", "DeleteShareGroupOffsets"}
 NAMES = [api.name for api in SERVED]
 
 
@@ -60,9 +65,12 @@ def test_a_request_about_what_exists_succeeds(
     client = Client()
     client.produce(b"a")
     client.have_groups()
+    client.have_share_groups()
     client.have_transaction()
     if name in NEED_AN_EMPTY_GROUP:
         client.subject.group = "idle"
+    if name in NEED_AN_EMPTY_SHARE_GROUP:
+        client.subject.share_group = "idle-share"
     if name == "WriteTxnMarkers":
         # The coordinator here decides about its own; this is for those of other nodes.
         client.subject.producer_id += 1000
@@ -79,6 +87,7 @@ def test_a_request_about_what_does_not_exist_is_answered_with_an_error(
     client = Client(topics__auto_create="false")
     if has_groups:
         client.have_groups()
+        client.have_share_groups()
         client.have_transaction()
     answer = client.ask(
         name,
@@ -88,6 +97,7 @@ def test_a_request_about_what_does_not_exist_is_answered_with_an_error(
         partition=7,
         group="nobody",
         consumer_group="nobody-next",
+        share_group="nobody-share",
         member="stranger",
         generation=3,
         transaction="nothing",
@@ -105,9 +115,10 @@ def test_a_request_with_empty_names_is_answered(name: str, failures: list[Except
     for version in versions_of(name):
         client = Client()
         client.have_groups()
+        client.have_share_groups()
         client.have_transaction()
         nothing = {"topic": "", "topic_id": bytes(16), "group": "", "consumer_group": ""}
-        nothing["transaction"] = ""
+        nothing |= {"transaction": "", "share_group": "", "share_member": ""}
         client.ask(name, version, **nothing, member="")
         assert failures == [], f"version {version}"
 
@@ -120,6 +131,7 @@ def test_a_request_that_meets_a_broken_disk_is_answered(
         client = Client()
         client.produce(b"a")
         client.have_groups()
+        client.have_share_groups()
         client.have_transaction()
         for partition in client.node.broker.topics.partitions():
             partition.fail(OSError(5, "Input/output error"))
@@ -133,6 +145,7 @@ def test_a_request_that_meets_a_full_disk_is_answered(name: str, failures: list[
         client = Client()
         client.produce(b"a")
         client.have_groups()
+        client.have_share_groups()
         client.have_transaction()
         client.node.disk.fill_after(0)
         client.ask(name, version)

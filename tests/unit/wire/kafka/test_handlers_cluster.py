@@ -35,9 +35,18 @@ def test_a_version_that_kafka_may_still_change_is_not_announced(client: Client) 
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
+def test_nothing_of_streams_groups_is_announced(client: Client, version: int) -> None:
+    answer = client.ask("ApiVersions", version)
+    assert not {88, 89} & {one.api_key for one in answer.api_keys}
+    features = [*answer.supported_features, *answer.finalized_features]
+    assert "streams.version" not in {one.name for one in features}
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
 def test_features_are_announced_at_the_level_that_works(client: Client, version: int) -> None:
     answer = client.ask("ApiVersions", version)
-    levels = {"group.version": 1, "metadata.version": 25, "transaction.version": 2}
+    levels = {"group.version": 1, "metadata.version": 25}
+    levels |= {"share.version": 1, "transaction.version": 2}
     # Clients of older versions fail to read a level of zero.
     assert {one.name: one.min_version for one in answer.supported_features} == levels
     assert {one.name: one.max_version for one in answer.supported_features} == levels

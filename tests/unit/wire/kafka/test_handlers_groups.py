@@ -276,6 +276,8 @@ def test_all_groups_are_listed(client: Client, version: int) -> None:
         (["stable"], ["classic"], {"shop"}),
         (["NoSuchState"], [], set()),
         ([], ["share"], set()),
+        ([], ["streams"], set()),
+        ([], ["Streams", "classic"], {"shop", "idle"}),
         (["Stable", "NoSuchState"], [], {"shop", "shop-next"}),
     ],
 )

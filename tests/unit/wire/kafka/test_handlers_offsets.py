@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from goqueue.model.batch import Record
+from goqueue.partition import records_end
+from goqueue.partition.records_end import SLICE_BATCHES
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.messages import API_BY_NAME
 from tests.unit.wire.kafka.client import Client, about
@@ -32,6 +35,52 @@ def list_offset(client: Client, timestamp: int, version: int = 11, **fields: Any
     answer = client.call("ListOffsets", list_request(subject, timestamp, **fields), version)
     ((one,),) = [topic.partitions for topic in answer.topics]
     return one
+
+
+def test_the_end_of_records_is_searched_in_slices(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, partition = (
+        client.node.broker.clock,
+        client.node.broker.topics.get("orders").partition(0),
+    )
+    for producer_id in range(1_000, 2_500):
+        partition.append_marker(
+            producer_id=producer_id,
+            producer_epoch=0,
+            is_commit=False,
+            coordinator_epoch=0,
+            now_ms=1,
+        )
+    client.node.run_until(lambda: partition.high_watermark == 1_504)
+    read_in_turn = [0]
+    stretch, call_soon = records_end._stretch, clock.call_soon
+
+    def reading(*where: Any) -> Any:
+        found = stretch(*where)
+        read_in_turn[-1] += len(found[1])
+        return found
+
+    def in_next_turn(action: Callable[[], None]) -> None:
+        read_in_turn.append(0)
+        call_soon(action)
+
+    monkeypatch.setattr(records_end, "_stretch", reading)
+    monkeypatch.setattr(clock, "call_soon", in_next_turn)
+    found = list_offset(client, RECORDS_END)
+    assert (found.error_code, found.offset) == (0, 4)
+    assert sum(read_in_turn) >= 1_500
+    # A slice, the rest of an index entry, and a last look at the end that was found.
+    assert max(read_in_turn) <= 3 * SLICE_BATCHES
+
+
+@pytest.mark.parametrize("subject", [{"topic": "unknown"}, {"partition": 9}])
+def test_the_end_of_records_that_are_not_here_is_refused_as_any_offset(
+    client: Client, subject: dict[str, Any]
+) -> None:
+    latest = list_offset(client, LATEST, subject=subject)
+    found = list_offset(client, RECORDS_END, subject=subject)
+    assert found.error_code == latest.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", LIST_VERSIONS)

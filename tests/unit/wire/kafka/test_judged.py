@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.judge.cases import CASES, DIFFERENCES
+from tests.judge.every_case import CASES, DIFFERENCES
 from tests.judge.recorded import RECORDED, expected
 from tests.unit.wire.kafka.client import Client
 

@@ -254,7 +254,7 @@ def test_changes_take_effect_on_open_connections_and_removal_ends_them() -> None
     limit(client, {"user": None, "client-id": "peer"}, producer_byte_rate=100)
     throttled = produce(client, VALUE)
     assert throttled.throttle_time_ms > 1_000
-    client.node.run_for(throttled.throttle_time_ms)
+    client.node.run_for(throttled.throttle_time_ms + 1)
     limit(client, {"user": None, "client-id": "peer"}, producer_byte_rate=None)
     assert produce(client, *[VALUE] * 50).throttle_time_ms == 0
     assert not client.node.broker.quotas.is_active

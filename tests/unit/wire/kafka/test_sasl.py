@@ -497,6 +497,20 @@ def test_the_client_learns_how_long_its_session_lasts() -> None:
     assert is_served(peer)
 
 
+def test_only_the_last_answer_of_an_exchange_says_how_long_the_session_lasts() -> None:
+    """As in Kafka: librdkafka begins again after that time, and crashed in the exchange."""
+    guarded = Guarded(session_ms_max=5_000)
+    peer = guarded.peer()
+    for _ in range(2):
+        handshake(peer, "SCRAM-SHA-256")
+        first = "n=ada,r=nonce"
+        answer = authenticate(peer, f"n,,{first}".encode())
+        assert answer.session_lifetime_ms == 0
+        proof = scram_proof("SCRAM-SHA-256", PASSWORD, first, answer.auth_bytes)
+        assert authenticate(peer, proof).session_lifetime_ms == 5_000
+        guarded.node.run_for(4_000)
+
+
 def test_a_key_that_expires_ends_the_session(guarded: Guarded) -> None:
     wall_ms = guarded.node.broker.clock.wall_ms()
     peer = guarded.peer()

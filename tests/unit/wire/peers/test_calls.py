@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.loop.peers import Answer, Answered
@@ -14,6 +15,7 @@ from goqueue.loop.promise import Promise
 from goqueue.model.errors import GoQueueError, NotLeader, RequestTimedOut
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import ConnectedClient, ListenerRules
+from goqueue.model.support import SUPPORT
 from goqueue.wire.complaints import TOLD_MAX, Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers import calling
@@ -196,6 +198,16 @@ def test_calls_under_way_end_with_their_connection(pair: Pair) -> None:
     assert isinstance(pair.call(ECHO)[0], RequestTimedOut), "nobody is there"
     pair.pump(2 * TIMEOUT_MS)
     assert len(outcome) == 1
+
+
+def test_what_the_other_node_supports_is_known_while_it_is_connected() -> None:
+    """It may come back as an older release, which could not read what is sent to a newer one."""
+    pair = Pair(server=msgspec.structs.replace(SERVER, support=SUPPORT))
+    assert pair.calling.support is None
+    pair.open()
+    assert pair.calling.support == SUPPORT
+    pair.break_off()
+    assert pair.calling.support is None
 
 
 def test_calls_made_before_the_other_node_said_who_it_is_wait_for_that() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from goqueue.model.errors import MalformedRequest
 from goqueue.model.session import ConnectedClient, ListenerRules
+from goqueue.model.support import UNKNOWN
 from goqueue.wire.complaints import LINES_MAX, LINES_MS, Complaints
 from goqueue.wire.parts import Part
 from goqueue.wire.peers.frames import (
@@ -30,6 +31,7 @@ from goqueue.wire.peers.handshake import (
     CallerHandshake,
     Credentials,
     Unproven,
+    protocol_problem,
 )
 from goqueue.wire.peers.serving import STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX, PeerServer, Serving
 from tests.credentials import OTHER_SECRET, SECRET, new_credentials
@@ -313,3 +315,50 @@ def test_lines_are_counted_only_where_there_is_a_clock(caplog: pytest.LogCapture
     for number in range(LINES_MAX + 5):
         complaints.tell(f"node {number}", "is late")
     assert len(caplog.records) == LINES_MAX + 5
+
+
+# Versions of the protocol
+
+
+def hello_of(node: int, versions: tuple[int, int]) -> Hello:
+    return Hello("c", node, protocol_min=versions[0], protocol_max=versions[1])
+
+
+@pytest.mark.parametrize(
+    ("caller", "callee", "is_met"),
+    [
+        ((1, 1), (1, 2), True),
+        ((1, 2), (2, 3), True),
+        ((2, 3), (1, 2), True),
+        ((1, 1), (2, 3), False),
+        ((3, 4), (1, 2), False),
+    ],
+)
+def test_nodes_need_a_version_of_the_protocol_in_common(
+    caller: tuple[int, int], callee: tuple[int, int], is_met: bool
+) -> None:
+    """Each of them checks: the other may be a release that does not."""
+    mine, theirs = hello_of(1, caller), hello_of(2, callee)
+    for one, other in ((mine, theirs), (theirs, mine)):
+        problem = protocol_problem(one, other)
+        assert (problem == "") is is_met
+        for number in (*caller, *callee):
+            assert is_met or str(number) in problem
+
+
+def test_a_callee_without_a_common_version_is_left_with_both_ranges() -> None:
+    calling = CallerHandshake(None, hello_of(1, (1, 1)), 2)
+    [part] = hello_parts(hello_of(2, (2, 3)))
+    taken = take_frame(memoryview(part))
+    assert taken is not None
+    with pytest.raises(MalformedRequest, match=r"versions 2 to 3 .* this one 1 to 1"):
+        calling.receive(taken[0])
+
+
+def test_a_node_of_the_release_before_says_nothing_of_versions() -> None:
+    """It sends the fields up to the expected node, and ignores those behind them."""
+    old = msgspec.msgpack.encode(["c", 1, 1, b"GQPR", b"", [], b"", 2])
+    hello = msgspec.msgpack.decode(old, type=Hello)
+    assert (hello.protocol_min, hello.protocol_max, hello.support) == (1, 1, UNKNOWN)
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(CALLER))
+    assert fields[:8] == ["c", 1, 1, b"GQPR", b"", [], b"", ASKING_ID]

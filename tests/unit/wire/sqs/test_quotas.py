@@ -60,6 +60,15 @@ def test_too_many_messages_in_flight_are_over_the_limit(sqs: Any, node: Node) ->
     assert sqs.receive_message(QueueUrl=orders.url)["Messages"]
 
 
+def test_a_user_with_too_many_connections_is_over_the_limit(sqs: Any, node: Node) -> None:
+    """Each request of this client has a connection of its own, which stays open."""
+    limit(node, {"user": ""}, connections=3)
+    for _ in range(3):
+        sqs.list_queues()
+    code, status, _ = error_of(sqs.list_queues)
+    assert (code, status) == ("OverLimit", 403)
+
+
 def test_queues_over_the_quota_of_topics_are_over_the_limit(sqs: Any, node: Node) -> None:
     queue(sqs, "one")
     limit(node, {"tenant": ""}, topics=1)

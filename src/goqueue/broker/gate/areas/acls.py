@@ -89,6 +89,7 @@ class AclsArea(Area):
                 if is_whole:
                     raise
                 outcomes.append(error)
+        self._mutate(session, len(valid))
         await self._broker.access.add(valid)
         return outcomes
 
@@ -121,6 +122,7 @@ class AclsArea(Area):
         """Delete the rules that a filter selects, and return them."""
         found = [*self._broker.access.rules(self._selects(session, filter))]
         if not dry_run:
+            self._mutate(session, len(found))
             await self._broker.access.remove(found)
         return found
 
@@ -128,8 +130,13 @@ class AclsArea(Area):
     def test(
         self, session: Session, *, principal: Text, host: Text, action: Action, resource: Resource
     ) -> Verdict:
-        """Return whether rules allow a principal an action, and which rule decides."""
-        return self._broker.access.explain(Who(principal, host), action, resource)
+        """Return whether rules allow a principal an action, and which rule decides.
+
+        Who is a super user of the cluster is not shown to tenants.
+        """
+        return self._broker.access.explain(
+            Who(principal, host), action, resource, shows_super_users=not session.tenant
+        )
 
     # Roles
 
@@ -138,6 +145,7 @@ class AclsArea(Area):
         self, session: Session, *, role: RoleName, members: Sequence[Text]
     ) -> Role:
         """Create a role with members; if it exists, they are added."""
+        self._mutate(session)
         fact = await self._broker.access.put_role(role, added=members)
         return Role(fact.name, fact.members)
 
@@ -163,16 +171,19 @@ class AclsArea(Area):
     @operation(Action.ALTER, own_cluster)
     async def grant(self, session: Session, *, role: RoleName, members: Sequence[Text]) -> Role:
         """Give a role to users."""
+        self._mutate(session)
         fact = await self._broker.access.put_role(role, added=members, must_exist=True)
         return Role(fact.name, fact.members)
 
     @operation(Action.ALTER, own_cluster)
     async def revoke(self, session: Session, *, role: RoleName, members: Sequence[Text]) -> Role:
         """Take a role from users."""
+        self._mutate(session)
         fact = await self._broker.access.put_role(role, removed=members, must_exist=True)
         return Role(fact.name, fact.members)
 
     @operation(Action.ALTER, own_cluster)
     async def delete_role(self, session: Session, *, role: RoleName) -> None:
         """Delete a role and its rules."""
+        self._mutate(session)
         await self._broker.access.delete_role(role)

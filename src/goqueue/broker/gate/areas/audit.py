@@ -90,6 +90,8 @@ class AuditArea(Area):
         cancellation: Cancellation,
     ) -> AuditPage:
         """Return the newest events that pass a filter, the oldest of them first."""
+        if not self._broker.settings.is_audited and self._broker.topics.find(AUDIT_TOPIC) is None:
+            return AuditPage([], 0, True)  # nothing was ever audited
         partition, start, end = await self._span(EARLIEST, Position(At.LATEST))
         assert end is not None
         wanted, below = self._own(session, wanted), end
@@ -129,7 +131,11 @@ class AuditArea(Area):
         self, begin: Position, until: Position | None
     ) -> tuple[Partition, int, int | None]:
         """Return the partition of the log, and the offsets to read from and up to."""
-        topic = self._broker.topics.get(AUDIT_TOPIC)
+        topics = self._broker.topics
+        if self._broker.settings.is_audited:
+            # The first events create the topic, a moment after the node has begun to serve.
+            await topics.internal.until(lambda: topics.find(AUDIT_TOPIC) is not None)
+        topic = topics.get(AUDIT_TOPIC)
         [bounds] = await self._broker.reads.look(
             topic, [_PARTITION], times_ms=times_of([begin, until])
         )

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from goqueue.broker.administration import NodeView, PartitionView, VoterView
+from goqueue.broker.administration import (
+    ClusterLevel,
+    NodeView,
+    PartitionView,
+    VoterView,
+)
 from goqueue.broker.controller.calls import QuorumMember, QuorumState
 from goqueue.broker.gate.operation import Area, cluster, everybody, operation, query
 from goqueue.loop.promise import Promise
@@ -15,6 +20,7 @@ from goqueue.model.tenants import Text, TopicName
 
 __all__ = [
     "ClusterArea",
+    "ClusterLevel",
     "ClusterProblems",
     "ClusterSummary",
     "DrainState",
@@ -120,6 +126,11 @@ class ClusterArea(Area):
         return DrainState(view.is_draining, report.leader_count, report.stuck)
 
     @query(Action.DESCRIBE, cluster)
+    def level(self, session: Session) -> ClusterLevel:
+        """Return the feature level of the cluster, and how far it can be raised."""
+        return self._broker.administration.level()
+
+    @query(Action.DESCRIBE, cluster)
     def voters(self, session: Session) -> Sequence[VoterView]:
         """Return the members of the metadata quorum by id, voters and observers."""
         return self._broker.administration.quorum()
@@ -161,6 +172,11 @@ class ClusterArea(Area):
     def drain(self, session: Session, *, node: int, is_wanted: bool = True) -> Promise[None]:
         """Move leadership away from a node, and keep it away until this is revoked."""
         return self._broker.administration.drain(node, is_wanted=is_wanted)
+
+    @operation(Action.ALTER, cluster)
+    def finalize(self, session: Session, *, level: int) -> Promise[None]:
+        """Raise the feature level of the cluster, which ends an upgrade and cannot be undone."""
+        return self._broker.administration.finalize(level)
 
     @operation(Action.ALTER, cluster)
     def unregister(self, session: Session, *, node: int) -> Promise[None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from goqueue.broker.dynamic_settings import (
     GROUP_SETTINGS,
@@ -23,6 +25,13 @@ from goqueue.broker.gate.operation import (
     query,
     topic,
 )
+from goqueue.broker.share_groups.members import NEW_GROUP
+from goqueue.broker.share_groups.settings import (
+    SHARE_SETTINGS,
+    queue_changes,
+    share_defaults,
+    share_overrides,
+)
 from goqueue.broker.topics.settings import (
     ACCEPTED_SETTINGS,
     DYNAMIC_DEFAULTS,
@@ -32,10 +41,10 @@ from goqueue.broker.topics.settings import (
     known_setting,
 )
 from goqueue.config import GroupSettings, ListenerSettings, Settings
-from goqueue.loop.promise import Promise
+from goqueue.delivery import change_queue_settings
 from goqueue.model.access import Action
 from goqueue.model.errors import InternalTopic, InvalidRequest, InvalidTopicSetting
-from goqueue.model.names import AUDIT_TOPIC
+from goqueue.model.names import AUDIT_TOPIC, JOURNEYS_TOPIC
 from goqueue.model.session import Session
 from goqueue.model.tenants import GroupName, NameKind, Text, TopicName
 
@@ -47,6 +56,7 @@ __all__ = [
     "GROUP_SETTINGS",
     "HEARTBEAT_MS",
     "SESSION_MS",
+    "SHARE_SETTINGS",
     "TOPIC_SETTINGS",
     "Change",
     "ChangeKind",
@@ -59,6 +69,7 @@ __all__ = [
     "built_in_defaults",
     "built_in_settings",
     "known_setting",
+    "share_defaults",
 ]
 
 FEEDING, CATCHING_UP = THROTTLES
@@ -113,7 +124,12 @@ class ConfigsArea(Area):
         """Return the settings that a group overrides."""
         if not group:
             raise InvalidRequest("Name a group; there are no settings common to all groups.")
-        return self._broker.dynamic_settings.of_group(group)
+        of_members = self._broker.dynamic_settings.of_group(group)
+        return {**of_members, **self._share_overrides(group)}
+
+    def _share_overrides(self, group: str) -> Mapping[str, str]:
+        groups = self._broker.queues.groups
+        return share_overrides(groups.get(group).settings) if groups.is_known(group) else {}
 
     @query(Action.DESCRIBE_CONFIGS, cluster)
     def of_node(self, session: Session) -> Annotated[Settings, NameKind.NONE]:
@@ -162,7 +178,10 @@ class ConfigsArea(Area):
     @query(Action.DESCRIBE_CONFIGS, own_cluster)
     def groups(self, session: Session) -> Sequence[GroupName]:
         """Return the groups that override settings."""
-        return self._broker.dynamic_settings.groups()
+        of_members = self._broker.dynamic_settings.groups()
+        queue_groups = [one.fact.name for one in self._broker.queues.groups.known()]
+        shared = [one for one in queue_groups if self._share_overrides(one)]
+        return sorted({*of_members, *shared})
 
     # Changing
 
@@ -180,8 +199,9 @@ class ConfigsArea(Area):
         """Change settings of a topic; with `is_whole`, all others revert to their defaults."""
         topics = self._broker.topics
         found = topics.get(topic)
-        # The audit log has the settings of its nodes: who may alter topics may not shorten it.
-        if (found.is_internal and not may_be_internal) or topic == AUDIT_TOPIC:
+        # These have the settings of their nodes: who may alter topics may not shorten them.
+        has_own_settings = topic in (AUDIT_TOPIC, JOURNEYS_TOPIC)
+        if (found.is_internal and not may_be_internal) or has_own_settings:
             raise InternalTopic(topic)
         settings = {} if is_whole else dict(found.own_settings)
         for change in changes:
@@ -197,7 +217,7 @@ class ConfigsArea(Area):
             await topics.configure(topic, settings)
 
     @operation(Action.ALTER_CONFIGS, group())
-    def change_group(
+    async def change_group(
         self,
         session: Session,
         *,
@@ -205,20 +225,45 @@ class ConfigsArea(Area):
         changes: Sequence[Change],
         is_whole: bool = False,
         dry_run: bool = False,
-    ) -> Promise[None]:
-        """Change settings of a group, whether or not it has members."""
+    ) -> None:
+        """Change settings of a group, whether or not it has members.
+
+        Those of share groups are settings of the queue group, which is created if it is missing.
+        """
         if not group:
             raise InvalidRequest("Name a group; there are no settings common to all groups.")
         values: dict[str, str | None] = {}
         for change in changes:
-            if change.name not in GROUP_SETTINGS:
+            if change.name not in (*GROUP_SETTINGS, *SHARE_SETTINGS):
                 raise InvalidTopicSetting("groups have no such setting.", setting=change.name[:100])
             if change.kind in (ChangeKind.APPEND, ChangeKind.SUBTRACT):
                 raise InvalidTopicSetting("it is not a list; use set.", setting=change.name)
             values[change.name] = None if change.kind is ChangeKind.DELETE else _value(change)
-        return self._broker.dynamic_settings.change_group(
-            group, values, is_whole=is_whole, dry_run=dry_run
-        )
+        shared = {name: values.pop(name) for name in SHARE_SETTINGS if name in values}
+        if is_whole and self._share_overrides(group):
+            shared = {**dict.fromkeys(SHARE_SETTINGS), **shared}
+        if shared:
+            await self._change_queue_group(session, group, queue_changes(shared), dry_run=dry_run)
+        if values or not shared:
+            await self._broker.dynamic_settings.change_group(
+                group, values, is_whole=is_whole, dry_run=dry_run
+            )
+
+    async def _change_queue_group(
+        self, session: Session, group: str, changes: Mapping[str, Any], *, dry_run: bool
+    ) -> None:
+        """Change the settings of a queue group where they are changed, or create it there."""
+        queue_groups, groups = self._broker.queues.groups, self._broker.gate.groups
+        is_known = queue_groups.is_known(group)
+        known = queue_groups.get(group).fact.settings if is_known else NEW_GROUP
+        settings = change_queue_settings(known, changes)
+        queue_groups.check_settings(group, msgspec.to_builtins(settings))
+        if dry_run:
+            return
+        if is_known:
+            await groups.change_queue(session, group=group, changes=dict(changes))
+        else:
+            await groups.put_queue(session, group=group, settings=settings)
 
     @operation(Action.ALTER_CONFIGS, cluster)
     async def change_nodes(

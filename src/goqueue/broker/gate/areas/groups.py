@@ -216,10 +216,11 @@ class GroupsArea(Area):
             lags = self._queue_lag(group)
         else:
             lags = await self._broker.stream_progress.lag(group)
+        ages_ms = await self._broker.measuring.history.figures.ages_ms(group)
         return GroupLag(
             kind,
             [
-                one
+                one._replace(age_ms=ages_ms.get((one.topic, one.partition)) if one.lag else 0)
                 for one in lags
                 if self._may(session, Action.DESCRIBE, Resource(ResourceKind.TOPIC, one.topic))
             ],
@@ -298,7 +299,7 @@ class GroupsArea(Area):
                 one.partition,
                 one.done_before,
                 one.high_watermark,
-                one.ready + one.in_flight + one.retrying + one.parked + one.dead_lettering,
+                one.open_count,
             )
             for topic in self._broker.queues.groups.describe(group).topics
             for one in self._broker.queues.inspection.stats(group, topic).partitions

@@ -233,7 +233,7 @@ class NamedQueuesArea(Area):
                 return Sent([error] * len(postings))
         if queue.is_ordered:
             queue = await self._latest(queue)
-        return Sent(await self._broker.named_queues.send(queue, postings))
+        return Sent(await self._broker.named_queues.send(queue, postings, session))
 
     @operation(Action.READ, _queue_group, _queue_topic, owner=_owner)
     async def receive(

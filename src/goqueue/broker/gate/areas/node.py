@@ -1,17 +1,31 @@
-"""Operations on this node: its identity, health and storage."""
+"""Operations on this node: its identity, health, storage and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from goqueue.broker.gate.operation import Area, cluster, everybody, query
-from goqueue.model.access import Action, Resource, ResourceKind
+from goqueue.broker.gate.operation import Area, cluster, everybody, operation, query
+from goqueue.loop.promise import Cancellation, Promise
+from goqueue.metrics import catalogue
+from goqueue.metrics.text_format import TextFormat
+from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
+from goqueue.model.errors import InvalidRequest, MetricsDisabled
 from goqueue.model.names import TopicPartition
 from goqueue.model.session import Session
 from goqueue.model.tenants import ClusterId, Text, TopicName
 
-__all__ = ["Identity", "LogDirectory", "NodeArea", "NodeHealth"]
+__all__ = [
+    "MEDIA_TYPES",
+    "Identity",
+    "LogDirectory",
+    "MetricsArea",
+    "NodeArea",
+    "NodeHealth",
+]
+
+_FORMATS = {"prometheus": TextFormat.PROMETHEUS, "openmetrics": TextFormat.OPENMETRICS}
+MEDIA_TYPES = {name: one.value for name, one in _FORMATS.items()}
 
 
 class Identity(NamedTuple):
@@ -59,6 +73,12 @@ class NodeArea(Area):
         """Return why this node cannot serve yet, as a sentence; empty if it can."""
         cluster = self._broker.cluster
         return "" if cluster is None else cluster.waits_for
+
+    @query(Action.DESCRIBE, everybody)
+    def catches_up(self, session: Session) -> Text:
+        """Return what keeps this node from being in sync after its start; empty if nothing does."""
+        cluster = self._broker.cluster
+        return "" if cluster is None else cluster.catching_up.waits_for
 
     @query(Action.DESCRIBE, everybody)
     def addresses(self, session: Session) -> Mapping[Text, Text]:
@@ -115,3 +135,43 @@ class NodeArea(Area):
     def data_directory(self, session: Session) -> Text:
         """Return the folder that holds all replicas."""
         return str(self._broker.settings.node.data_dir)
+
+
+class MetricsArea(Area):
+    """Metrics: scrape. Only operators see the series of all tenants."""
+
+    # The method checks the right, because a setting may open metrics to everybody.
+    @operation(Action.DESCRIBE, everybody, is_reading=True)
+    def scrape(
+        self,
+        session: Session,
+        *,
+        text_format: Text,
+        families: Sequence[Text] = (),
+        cancellation: Cancellation,
+    ) -> Promise[bytes]:
+        """Return the metrics as text; only these families of details, if there are any."""
+        if not self._broker.settings.security.open_metrics:
+            self._check(session, Action.DESCRIBE, CLUSTER)
+        if not self._broker.settings.metrics.enabled:
+            raise MetricsDisabled
+        unknown = [one for one in families if one not in catalogue.DETAILS]
+        if unknown or text_format not in _FORMATS:
+            raise InvalidRequest(
+                f"There are no details of {(unknown or [text_format])[0][:100]!r}; "
+                f"use {', '.join(catalogue.DETAILS)}."
+            )
+        # Imported here, because a node that nobody scrapes does not need it.
+        from goqueue.broker.metrics.scrape import Wanted
+
+        wanted = Wanted(frozenset(families), _FORMATS[text_format], self._tenant(session))
+        return self._broker.measuring.scraper.scrape(wanted, cancellation)
+
+    def _tenant(self, session: Session) -> str | None:
+        """Return the tenant whose series a session sees; None if it sees everything."""
+        if session.tenant:
+            return session.tenant
+        namespaces, security = self._dispatcher.namespaces, self._broker.settings.security
+        if security.open_metrics or not namespaces.is_used or namespaces.is_operator(session):
+            return None
+        return ""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from goqueue.broker.gate.areas.members import (
     check_subscription,
     visible_assignment,
     with_member_id,
 )
+from goqueue.broker.gate.areas.records import report_read
+from goqueue.broker.gate.charges import records_of_poll
 from goqueue.broker.gate.forwarding import coordinator_of_call
 from goqueue.broker.gate.operation import Area, group, operation
-from goqueue.broker.quotas.quotas import size_of
 from goqueue.broker.streams.polling import (
     Poll,
     Polled,
@@ -61,15 +64,17 @@ class PollingArea(Area):
 
     # The response may be lost between nodes or on the way to the client, whose `after` takes back
     # what was delivered with it. So it may be repeated.
-    @operation(Action.READ, group("call.group_id"), owner=coordinator_of_call, is_reading=True)
+    @operation(
+        Action.READ,
+        group("call.group_id"),
+        owner=coordinator_of_call,
+        is_reading=True,
+        charges=records_of_poll,
+    )
     async def poll(
         self, session: Session, *, call: Poll, wait_ms: int, cancellation: Cancellation
     ) -> Polled:
         """Read on in the partitions of a member, waiting for records if there are none."""
-
-        quotas = self._broker.quotas
-        if quotas.is_active:
-            quotas.check_consume(session)
         poll = partial(
             self._broker.stream_polling.poll, call, wait_ms=wait_ms, cancellation=cancellation
         )
@@ -80,9 +85,8 @@ class PollingArea(Area):
             if polled.assignment is not None:
                 seen = [one for one in polled.assignment if self._sees_topic(session, one[0])]
                 polled = polled._replace(assignment=frozenset(seen))
-        if quotas.is_active:
-            sizes = [size_of(one.record) for one in polled.records]
-            quotas.consumed(session, sum(sizes), len(sizes))
+        for topic, records in groupby(polled.records, key=attrgetter("topic")):
+            report_read(self._broker, session, topic, [one.record for one in records])
         return polled
 
     def _reading(self, session: Session, call: Poll) -> Callable[[str], bool]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
+from goqueue.broker.gate.charges import messages_with_records
 from goqueue.broker.gate.forwarding import owner_of_group
 from goqueue.broker.gate.operation import Area, Arguments, group, operation, topic
 from goqueue.broker.queues.inspection import PeekedMessage, TopicLanes
@@ -194,6 +195,13 @@ class QueuesArea(Area):
         return self._broker.queues.nack(group, receipts, delay_ms=delay_ms)
 
     @operation(Action.READ, group(), owner=owner_of_group)
+    def give_back(
+        self, session: Session, *, group: GroupName, receipts: Sequence[Text]
+    ) -> Promise[Outcomes]:
+        """Return messages that never reached their consumer; no delivery is counted."""
+        return self._broker.queues.give_back(group, receipts)
+
+    @operation(Action.READ, group(), owner=owner_of_group)
     def reject(
         self, session: Session, *, group: GroupName, receipts: Sequence[Text], reason: Text
     ) -> Promise[Outcomes]:
@@ -224,12 +232,13 @@ class QueuesArea(Area):
         to: Edge | None = None,
         offsets: Mapping[int, int] | None = None,
         time_ms: int | None = None,
+        is_dry_run: bool = False,
     ) -> dict[int, int]:
         """Deliver again from an edge, offsets or a time on; return each partition's position."""
         if to is not None:
             offsets = await self._edge(topic, to)
         return await self._broker.queues.positions.rewind(
-            group, topic, offsets=offsets, time_ms=time_ms
+            group, topic, offsets=offsets, time_ms=time_ms, is_dry_run=is_dry_run
         )
 
     async def _edge(self, name: str, edge: Edge) -> dict[int, int]:
@@ -249,7 +258,14 @@ class QueuesArea(Area):
 
     # Inspection
 
-    @operation(Action.READ, group(), topic(), owner=owner_of_group, is_reading=True)
+    @operation(
+        Action.READ,
+        group(),
+        topic(),
+        owner=owner_of_group,
+        is_reading=True,
+        charges=messages_with_records,
+    )
     def peek(
         self,
         session: Session,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from goqueue.broker.administration import PartitionView, plan_away
+from goqueue.broker.administration import PartitionView, plan_away, plan_spread
 from goqueue.broker.gate.operation import Area, Arguments, cluster, operation, query
 from goqueue.broker.topics.topics import Topic
 from goqueue.loop.promise import Promise
@@ -139,6 +139,27 @@ class ReassignmentsArea(Area):
         found = None if topic is None else self._broker.topics.get(topic)
         views = list(administration.partitions(found))
         return plan_away(views, leaving=node, nodes=administration.nodes())
+
+    @query(Action.DESCRIBE, cluster)
+    def plan_spread(
+        self, session: Session, *, topics: Sequence[TopicName], nodes: Sequence[int]
+    ) -> list[PartitionView]:
+        """Plan to spread topics over these nodes; partitions that need no move are left out."""
+        administration = self._broker.administration
+        chosen = [administration.node(number) for number in dict.fromkeys(nodes)]
+        views = [
+            view
+            for name in dict.fromkeys(topics)
+            for view in administration.partitions(self._broker.topics.get(name))
+        ]
+        return plan_spread(views, nodes=chosen)
+
+    @query(Action.DESCRIBE, cluster)
+    def check(self, session: Session, *, moves: Sequence[Move]) -> None:
+        """Raise if replicas of these moves are no different nodes of the cluster."""
+        self._broker.administration.check_replicas(
+            one.replicas for one in moves if one.replicas is not None
+        )
 
     # Changing: all start at once, and each partition has its own outcome.
 

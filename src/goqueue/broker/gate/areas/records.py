@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from goqueue.broker.gate.charges import bytes_searched, one_record, records_of_page
 from goqueue.broker.gate.operation import Area, Arguments, operation, query, topic
 from goqueue.broker.gate.views import Bounds, PageView, RecordStream
 from goqueue.broker.publishing.publisher import Outgoing, Published, PublishResult, Scheduled
@@ -15,11 +17,19 @@ from goqueue.broker.reading.positions import (
     At,
     FoundOffset,
     Position,
+    Range,
     Span,
     find_offset,
     find_places,
     offset_at,
+    range_of,
     times_of,
+)
+from goqueue.broker.reading.record_search import (
+    RecordFilter,
+    SearchPage,
+    SearchPart,
+    merge_parts,
 )
 from goqueue.broker.reading.records import Page, Place, Reading
 from goqueue.broker.replication.deletions import DELETION_TIMEOUT_MS
@@ -44,11 +54,20 @@ __all__ = [
     "Position",
     "PublishResult",
     "Published",
+    "Range",
+    "RecordFilter",
     "RecordStream",
     "RecordsArea",
     "Scheduled",
+    "SearchPage",
     "Span",
 ]
+
+SEARCH_BYTES_MAX = 1 << 30  # read by one call: some 100 ms if it is in memory
+SEARCH_BYTES_MIN = 16 << 20  # of each partition
+METERED_BYTES_MIN = 256 << 10  # of each partition, for a client with a rate
+SEARCHED_AT_ONCE = 32  # partitions; the others are left to the next call
+OFFSET_MAX = (1 << 63) - 1
 
 
 def _leader(broker: Broker, arguments: Arguments) -> int | None:
@@ -84,7 +103,9 @@ class RecordsArea(Area):
             self._broker.quotas.check_produce(session, [_record(one) for one in records])
         if self._broker.topics.find(topic) is None:
             return promised(self._publish_first(session, topic, records, partition, waits, now_ms))
-        return self._broker.publish(topic, records, partition=partition, waits=waits, now_ms=now_ms)
+        return self._broker.publish(
+            topic, records, partition=partition, waits=waits, now_ms=now_ms, session=session
+        )
 
     async def _publish_first(
         self,
@@ -97,7 +118,7 @@ class RecordsArea(Area):
     ) -> list[PublishResult]:
         await self._create_topic(session, topic)
         return await self._broker.publish(
-            topic, records, partition=partition, waits=waits, now_ms=now_ms
+            topic, records, partition=partition, waits=waits, now_ms=now_ms, session=session
         )
 
     @operation(Action.WRITE, topic())
@@ -113,7 +134,7 @@ class RecordsArea(Area):
 
     # Reading
 
-    @operation(Action.READ, topic(), is_reading=True)
+    @operation(Action.READ, topic(), is_reading=True, charges=records_of_page)
     async def read(
         self,
         session: Session,
@@ -127,9 +148,6 @@ class RecordsArea(Area):
         cancellation: Cancellation,
     ) -> PageView:
         """Read decoded records, waiting for the first if there is none."""
-        quotas = self._broker.quotas
-        if quotas.is_active:
-            quotas.check_consume(session)
         places = await self._find_places(topic, spans, is_committed_only)
         reading = self._broker.reads.read(
             places,
@@ -140,11 +158,10 @@ class RecordsArea(Area):
         )
         cancellation.on_cancel(reading.cancel)
         page = await reading.promise
-        if quotas.is_active:
-            quotas.consumed(session, *_size_of(page))
+        report_read(self._broker, session, topic, [record for _, record in page.records])
         return page
 
-    @operation(Action.READ, topic(), is_reading=True)
+    @operation(Action.READ, topic(), is_reading=True, charges=one_record)
     async def read_one(
         self,
         session: Session,
@@ -156,9 +173,6 @@ class RecordsArea(Area):
         is_committed_only: bool = True,
     ) -> Record:
         """Return the record at an offset."""
-        quotas = self._broker.quotas
-        if quotas.is_active:
-            quotas.check_consume(session)
         found = self._broker.topics.get(topic)
         known = found.partition(partition)
         [bounds] = await self._broker.reads.look(found, [partition])
@@ -174,10 +188,106 @@ class RecordsArea(Area):
             if page.damaged:
                 raise page.damaged[0].error
             for _, record in page.records:
-                if quotas.is_active:
-                    quotas.consumed(session, size_of(record), 1)
+                report_read(self._broker, session, topic, [record])
                 return record
         raise UnknownMessage(known.name, offset, start=start, end=end - 1)
+
+    @operation(Action.READ, topic(), is_reading=True, charges=bytes_searched)
+    async def search(
+        self,
+        session: Session,
+        *,
+        topic: TopicName,
+        spans: Sequence[Span],
+        wanted: RecordFilter,
+        limit: int,
+        bytes_max: int = SEARCH_BYTES_MAX,
+        cancellation: Cancellation,
+    ) -> SearchPage:
+        """Find records by key, trace id, header or text, the oldest first.
+
+        A call reads about `bytes_max` bytes; a page may be empty before the end. The next call
+        continues where `places` say, until there are none.
+        """
+        return await self._find(
+            session,
+            topic,
+            spans,
+            wanted,
+            limit=limit,
+            bytes_max=bytes_max,
+            cancellation=cancellation,
+        )
+
+    async def _find(
+        self,
+        session: Session,
+        topic: str,
+        spans: Sequence[Span],
+        wanted: RecordFilter,
+        *,
+        limit: int,
+        bytes_max: int,
+        cancellation: Cancellation,
+    ) -> SearchPage:
+        """Find records for a session that may read them now; whoever calls charges it.
+
+        It reads no more than the session may in a second, so that it does not wait for long.
+        """
+        meter = self._broker.quotas.meter(session)
+        bytes_min = SEARCH_BYTES_MIN
+        if meter is not None:
+            allowed = meter.fetch_bytes_max(bytes_max)
+            bytes_min = SEARCH_BYTES_MIN if allowed == bytes_max else METERED_BYTES_MIN
+            bytes_max = allowed
+        wanted.wanted()
+        places = await self._find_places(topic, spans, is_committed_only=True)
+        now = places[:SEARCHED_AT_ONCE]
+        parts = [
+            self.search_partition(
+                session,
+                topic=topic,
+                partition=one.partition.name.partition,
+                begin=one.offset,
+                until=OFFSET_MAX if one.until_offset is None else one.until_offset,
+                wanted=wanted,
+                limit=limit,
+                bytes_max=max(bytes_min, bytes_max // len(now)),
+                cancellation=cancellation,
+            )
+            for one in now
+        ]
+        numbers = [one.partition.name.partition for one in places]
+        later = [(number, one.offset) for number, one in zip(numbers, places, strict=True)]
+        found = [await one for one in parts]
+        return merge_parts(dict(zip(numbers, found, strict=False)), later[len(now) :], limit=limit)
+
+    @operation(Action.READ, topic(), owner=_leader, is_reading=True)
+    async def search_partition(
+        self,
+        session: Session,
+        *,
+        topic: TopicName,
+        partition: int,
+        begin: int,
+        until: int,
+        wanted: RecordFilter,
+        limit: int,
+        bytes_max: int,
+        cancellation: Cancellation,
+    ) -> SearchPart:
+        """Find records in one partition, on its leader: a part of `search`."""
+        found = self._broker.topics.get(topic).partition(partition)
+        found.check_leading()
+        return await self._broker.reads.searches.search(
+            found,
+            wanted.wanted(),
+            begin=begin,
+            until=until,
+            limit=limit,
+            bytes_max=bytes_max,
+            cancellation=cancellation,
+        )
 
     @operation(Action.READ, topic(), is_reading=True)
     async def follow(
@@ -198,6 +308,25 @@ class RecordsArea(Area):
             check=lambda: self._check(session, Action.READ, resource),
             is_committed_only=is_committed_only,
         )
+
+    @operation(Action.READ, topic(), is_reading=True)
+    async def ranges(
+        self,
+        session: Session,
+        *,
+        topic: TopicName,
+        spans: Sequence[Span],
+        is_committed_only: bool = True,
+    ) -> list[Range]:
+        """Return the offsets that a reader finds now; those that are gone are left out."""
+        found = self._broker.topics.get(topic)
+        times_ms = times_of(position for one in spans for position in (one.begin, one.until))
+        numbers = [one.partition for one in spans]
+        bounds = await self._broker.reads.look(found, numbers, times_ms=times_ms)
+        return [
+            range_of(span, one, is_committed_only=is_committed_only)
+            for span, one in zip(spans, bounds, strict=True)
+        ]
 
     async def _find_places(
         self, topic: str, spans: Sequence[Span], is_committed_only: bool
@@ -369,6 +498,8 @@ class _Stream:
         """Return a page, unless access has ended while it was awaited."""
         page = await reading.promise
         self._check()
+        for name, records in groupby(page.records, key=lambda one: one[0].name.topic):
+            report_read(self._broker, self._session, name, [record for _, record in records])
         return page
 
     def close(self) -> None:
@@ -381,7 +512,7 @@ class _Stream:
         if page is not None:
             self.places = page.places
             if self._broker.quotas.is_active:
-                self._broker.quotas.consumed(self._session, *_size_of(page))
+                self._broker.quotas.consumed(self._session, *records_of_page(page))
 
     def _pause(self, pause_ms: int) -> Promise[PageView]:
         """Return an empty page later: a stream over its quota is slowed, not ended."""
@@ -390,10 +521,12 @@ class _Stream:
         return promise
 
 
+def report_read(broker: Broker, session: Session, topic: str, records: Sequence[Record]) -> None:
+    """Report to the observer what a client has read of a topic."""
+    observer = broker.topics.observer
+    if observer is not None and records:
+        observer.fetched(topic, len(records), size=sum(map(size_of, records)), session=session)
+
+
 def _record(one: Record | Outgoing) -> Record:
     return one.record if isinstance(one, Outgoing) else one
-
-
-def _size_of(page: Page) -> tuple[int, int]:
-    """Return the bytes and the number of the records of a page."""
-    return sum(size_of(record) for _, record in page.records), len(page.records)

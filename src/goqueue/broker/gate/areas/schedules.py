@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from goqueue.broker.gate.charges import scheduled_message
 from goqueue.broker.gate.operation import Area, Arguments, cluster, named_by_owner, operation, topic
 from goqueue.broker.schedules.listing import (
     Schedule,
@@ -14,17 +15,41 @@ from goqueue.broker.schedules.listing import (
 from goqueue.delivery.schedules import NEVER_MS
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.errors import AccessDenied, GoQueueError, UnknownSchedule
+from goqueue.model.errors import AccessDenied, GoQueueError, InvalidRequest, UnknownSchedule
 from goqueue.model.session import Session
 from goqueue.model.tenants import Text, TopicName
 
 if TYPE_CHECKING:
     from goqueue.broker.broker import Broker
 
-__all__ = ["NEVER_MS", "Schedule", "SchedulePage", "ScheduleStats", "SchedulesArea"]
+__all__ = [
+    "INTERVALS_MAX",
+    "NEVER_MS",
+    "Calendar",
+    "Schedule",
+    "SchedulePage",
+    "ScheduleStats",
+    "SchedulesArea",
+]
 
 
 Outcomes = list[GoQueueError | None]
+INTERVALS_MAX = 500
+
+
+class Calendar(NamedTuple):
+    """How many messages are due in each interval."""
+
+    nodes: list[int]  # that have answered
+    counts: Sequence[int]
+
+
+def _add_up(_: Arguments, answers: Sequence[Calendar]) -> Calendar:
+    """Add up the nodes, each of which has its own messages."""
+    return Calendar(
+        [node for one in answers for node in one.nodes],
+        [sum(counts) for counts in zip(*(one.counts for one in answers), strict=True)],
+    )
 
 
 def _owner(broker: Broker, arguments: Arguments) -> int:
@@ -65,6 +90,18 @@ class SchedulesArea(Area):
         topics = self._wanted(session, topic)
         return self._broker.schedules.count(topics=topics, from_ms=from_ms, until_ms=until_ms)
 
+    @operation(Action.DESCRIBE, topic(), merge=_add_up, is_reading=True, is_partial=True)
+    async def calendar(
+        self, session: Session, *, topic: TopicName | None, times_ms: Sequence[int]
+    ) -> Calendar:
+        """Count the messages that are due between times, on the nodes that can be reached."""
+        if not 2 <= len(times_ms) <= INTERVALS_MAX + 1 or sorted(times_ms) != [*times_ms]:
+            raise InvalidRequest(f"A calendar has 1 to {INTERVALS_MAX} intervals, in order.")
+        counts = await self._broker.schedules.calendar_here(
+            topics=self._wanted(session, topic), times_ms=times_ms
+        )
+        return Calendar([self._broker.node_id], counts)
+
     def _wanted(self, session: Session, topic: str | None) -> frozenset[str] | None:
         """Return the named topic or those that the session may describe; None for all."""
         if topic is not None:
@@ -79,7 +116,9 @@ class SchedulesArea(Area):
         """Return how many messages are scheduled, and how late messages were released."""
         return self._broker.schedules.stats_of_all()
 
-    @operation(Action.READ, named_by_owner, owner=_owner, is_reading=True)
+    @operation(
+        Action.READ, named_by_owner, owner=_owner, is_reading=True, charges=scheduled_message
+    )
     async def show(self, session: Session, *, schedule_id: Text) -> Schedule:
         """Return a scheduled message."""
         found = self._broker.schedules.get(schedule_id)

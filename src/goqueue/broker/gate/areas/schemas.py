@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -59,6 +59,8 @@ __all__ = [
     "SchemasArea",
     "ShownSchema",
     "Subject",
+    "SubjectOverview",
+    "SubjectPage",
     "VersionView",
     "read_level",
     "read_mode",
@@ -75,6 +77,23 @@ class ShownSchema(msgspec.Struct, frozen=True, kw_only=True):
     number: int | None  # the newest version of the named subject that has it
     subject: Subject | None
     newest_id: int  # the last id assigned in its context
+
+
+class SubjectOverview(NamedTuple):
+    """A subject and its newest version that is not deleted, or the newest if all are."""
+
+    subject: SubjectName
+    number: int
+    schema_id: int
+    kind: SchemaKind
+    versions: int  # that are not deleted
+
+
+class SubjectPage(NamedTuple):
+    """Some subjects by name."""
+
+    subjects: list[SubjectOverview]
+    is_last: bool
 
 
 def _subject_or_cluster(arguments: Arguments) -> Iterable[Resource]:
@@ -121,6 +140,35 @@ class SchemasArea(Area):
             )
             shown = (str(one) for one in found if self._may(session, Action.DESCRIBE, _scope(one)))
             return list(islice(shown, offset, offset + limit))
+
+        return await self._broker.schemas.look(ask)
+
+    @operation(Action.DESCRIBE, named_by_owner, is_reading=True)
+    async def subjects(
+        self,
+        session: Session,
+        *,
+        prefix: SubjectPrefix,
+        match: Text,
+        only_deleted: bool,
+        after: SubjectName,
+        limit: int,
+    ) -> SubjectPage:
+        """Return subjects whose names contain a text, with their newest version."""
+
+        def ask(registry: Registry) -> SubjectPage:
+            found = listing.subjects(
+                registry, prefix, with_deleted=only_deleted, only_deleted=only_deleted
+            )
+            shown = (
+                listing.overview(registry, one)
+                for one in found
+                if match in one.name.lower()
+                and str(one) > after
+                and self._may(session, Action.DESCRIBE, _scope(one))
+            )
+            page = [SubjectOverview(*one) for one in islice(shown, limit + 1)]
+            return SubjectPage(page[:limit], len(page) <= limit)
 
         return await self._broker.schemas.look(ask)
 
@@ -254,6 +302,7 @@ class SchemasArea(Area):
         """Register a schema as a version of a subject, unless it already is one."""
         self._check_references(session, subject, request)
         resolved = await self._resolved(session, Action.WRITE, subject)
+        self._mutate(session)
         version = await self._broker.schemas.register(
             resolved, request, normalize=normalize, force=force
         )
@@ -265,6 +314,7 @@ class SchemasArea(Area):
     ) -> int:
         """Mark a version as deleted, or remove it permanently; return its number."""
         resolved = await self._resolved(session, Action.DELETE, subject)
+        self._mutate(session)
         return await self._broker.schemas.delete_version(resolved, number, permanent=permanent)
 
     @operation(Action.DELETE, subject(), owner=_leader)
@@ -273,6 +323,7 @@ class SchemasArea(Area):
     ) -> Sequence[int]:
         """Delete all versions of a subject in the same way; return their numbers."""
         resolved = await self._resolved(session, Action.DELETE, subject)
+        self._mutate(session)
         return await self._broker.schemas.delete_subject(resolved, permanent=permanent)
 
     # Schemas by id
@@ -390,11 +441,13 @@ class SchemasArea(Area):
         self, session: Session, *, subject: Subject, change: ConfigChange
     ) -> Promise[Config]:
         """Change settings; return the new ones."""
+        self._mutate(session)
         return promised(self._broker.schemas.set_config(subject, change.apply))
 
     @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
     def delete_config(self, session: Session, *, subject: Subject) -> Promise[Config]:
         """Remove settings; return the former ones."""
+        self._mutate(session)
         return promised(self._broker.schemas.delete_config(subject))
 
     @operation(Action.DESCRIBE_CONFIGS, _subject_or_cluster, is_reading=True)
@@ -418,6 +471,7 @@ class SchemasArea(Area):
         self, session: Session, *, subject: Subject, mode: Mode, force: bool
     ) -> Promise[Mode]:
         """Change a mode; return the new one."""
+        self._mutate(session)
         return promised(self._broker.schemas.set_mode(subject, mode, force=force))
 
     @operation(Action.ALTER_CONFIGS, _subject_or_cluster, owner=_leader)
@@ -425,6 +479,7 @@ class SchemasArea(Area):
         self, session: Session, *, subject: Subject, recursive: bool
     ) -> Promise[Mode | None]:
         """Remove a mode; return the former one."""
+        self._mutate(session)
         return promised(self._broker.schemas.delete_mode(subject, recursive=recursive))
 
     @operation(Action.DESCRIBE, named_by_owner, is_reading=True)

@@ -15,7 +15,7 @@ from goqueue.broker.gate.operation import (
     topic,
 )
 from goqueue.broker.gate.views import Bounds, Placement, TopicView
-from goqueue.broker.topics.settings import known_setting
+from goqueue.broker.topics.settings import TOPIC_SETTINGS, known_setting
 from goqueue.loop.promise import Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import (
@@ -28,10 +28,12 @@ from goqueue.model.session import Session
 from goqueue.model.tenants import NamePrefix, Text, TopicName
 
 if TYPE_CHECKING:
+    from goqueue.broker.broker import Broker
     from goqueue.broker.topics.topics import Topic
 
 __all__ = [
     "BY_DEFAULT",
+    "TOPIC_SETTINGS",
     "Bounds",
     "CreatedTopic",
     "PartitionState",
@@ -88,6 +90,18 @@ def _of_this_node(_: Arguments, answers: Sequence[int]) -> int:
     return answers[-1]
 
 
+def topic_summary(broker: Broker, found: Topic) -> TopicSummary:
+    """Return what every node knows of a topic."""
+    return TopicSummary(
+        found.name,
+        found.id,
+        found.partition_count,
+        len(broker.placement(found, 0).replicas),
+        found.is_internal,
+        found.own_settings,
+    )
+
+
 class TopicsArea(Area):
     """Topics: create, list, describe, grow, compact, delete."""
 
@@ -133,7 +147,7 @@ class TopicsArea(Area):
     ) -> list[TopicSummary]:
         """Return the topics that the session may describe, sorted by name."""
         found = [
-            self._summary(one)
+            topic_summary(self._broker, one)
             for one in self._broker.topics
             if one.name.startswith(prefix)
             and (with_internal or not one.is_internal)
@@ -147,34 +161,27 @@ class TopicsArea(Area):
         found = self._broker.topics.get(topic)
         bounds = await self._broker.reads.look(found, range(found.partition_count), may_guess=True)
         return TopicDescription(
-            self._summary(found),
+            topic_summary(self._broker, found),
             {**self._broker.topics.defaults.values, **found.own_settings},
             sum(one.high_watermark - one.start_offset for one in bounds),
             sum(one.log.size for one in bounds),
         )
 
     @operation(Action.DESCRIBE, topic(), is_reading=True)
-    async def partitions(self, session: Session, *, topic: TopicName) -> list[PartitionState]:
-        """Return the placement and bounds of a topic's partitions."""
+    async def partitions(
+        self, session: Session, *, topic: TopicName, first: int = 0, limit: int | None = None
+    ) -> list[PartitionState]:
+        """Return the placement and bounds of a topic's partitions, or of some from the first on."""
         found = self._broker.topics.get(topic)
-        bounds = await self._broker.reads.look(found, range(found.partition_count), may_guess=True)
+        numbers = range(found.partition_count)[first : None if limit is None else first + limit]
+        bounds = await self._broker.reads.look(found, numbers, may_guess=True)
         return [
             PartitionState(self._broker.placement(found, number), one)
-            for number, one in enumerate(bounds)
+            for number, one in zip(numbers, bounds, strict=True)
         ]
 
     def _may_describe(self, session: Session, name: str) -> bool:
         return self._may(session, Action.DESCRIBE, Resource(ResourceKind.TOPIC, name))
-
-    def _summary(self, found: Topic) -> TopicSummary:
-        return TopicSummary(
-            found.name,
-            found.id,
-            found.partition_count,
-            len(self._broker.placement(found, 0).replicas),
-            found.is_internal,
-            found.own_settings,
-        )
 
     # Creating
 

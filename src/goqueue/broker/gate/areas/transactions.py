@@ -11,16 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.broker.gate.areas.transaction_answers import (
-    NO_TRANSACTION,
-    Begun,
-    Joined,
-    Listed,
-    ProducerView,
-    PublishResults,
-    ShownTransaction,
-    TransactionPage,
-)
 from goqueue.broker.gate.forwarding import Coordinators, coordinator_of_call, find_coordinators
 from goqueue.broker.gate.operation import (
     Area,
@@ -32,6 +22,16 @@ from goqueue.broker.gate.operation import (
     query,
     topic,
     transactional_id,
+)
+from goqueue.broker.gate.transaction_answers import (
+    NO_TRANSACTION,
+    Begun,
+    Joined,
+    Listed,
+    ProducerView,
+    PublishResults,
+    ShownTransaction,
+    TransactionPage,
 )
 from goqueue.broker.queues.queues import Outcomes
 from goqueue.broker.transactions.ids import Transaction, transactional_id_in
@@ -92,7 +92,7 @@ def _transactional_id_of_transaction(arguments: Arguments) -> Iterable[Resource]
 
 
 def _transactional_id_to_begin(arguments: Arguments) -> Iterable[Resource]:
-    """Access to generated names is granted by their common prefix."""
+    """Access to generated names is granted by what they have in common, but each has an owner."""
     name = arguments["transactional_id"]
     if name is None or is_bare_prefix(name):
         name = (name or "") + GENERATED_PREFIX
@@ -145,7 +145,9 @@ class TransactionsArea(Area):
     ) -> Begun:
         """Begin a transaction; abort the last one of the same transactional id."""
         transacting = self._broker.transacting
-        begun = await transacting.begin(transactional_id, timeout_ms=timeout_ms)
+        begun = await transacting.begin(
+            transactional_id, timeout_ms=timeout_ms, principal=session.principal
+        )
         return Begun(transacting.ids.write(begun), *begun)
 
     @operation(
@@ -271,8 +273,12 @@ class TransactionsArea(Area):
         prefix: NamePrefix = "",
         pattern: NamePattern = "",
         limit: int | None = None,
+        after: NamePrefix = "",
     ) -> TransactionPage:
-        """Return the transactions that match all given filters, by transactional id."""
+        """Return the transactions that match all given filters, by transactional id.
+
+        With `after`, those after a transactional id; their total counts the ones before it too.
+        """
         found = [
             view
             for view in self._broker.transactions.all(
@@ -288,14 +294,16 @@ class TransactionsArea(Area):
                 Resource(ResourceKind.TRANSACTIONAL_ID, view.transactional_id),
             )
         ]
-        found.sort(key=lambda one: one.transactional_id)
+        total = len(found)
+        later = [one for one in found if one.transactional_id > after] if after else found
+        later.sort(key=lambda one: one.transactional_id)
         write = self._broker.transacting.ids.write
         return TransactionPage(
             [
                 Listed(write(Transaction(view.transactional_id, view.identity)), view)
-                for view in (self._visible(session, one) for one in found[:limit])
+                for view in (self._visible(session, one) for one in later[:limit])
             ],
-            len(found),
+            total,
         )
 
     @operation(Action.DESCRIBE, transactional_id(), owner=_coordinator, is_reading=True)

@@ -7,7 +7,6 @@ keys that outlive it, so that a leaked key ends when it should.
 
 from __future__ import annotations
 
-from collections import Counter
 from heapq import nsmallest
 
 import msgspec
@@ -177,15 +176,14 @@ class UsersArea(Area):
                 if name > after and name.startswith(prefix) and self._is_visible(session, fact)
             ),
         )
-        counts = Counter(one.value.user for one in self._broker.identities.keys.values())
-        shown = tuple(self._view(users[name], counts[name]) for name in names[:limit])
+        shown = tuple(self._view(users[name]) for name in names[:limit])
         return UserPage(shown, shown[-1].name if len(names) > limit else "")
 
     @query(Action.DESCRIBE, named_by_owner)
     def show(self, session: Session, *, user: Text) -> UserView:
         """Return a user; everybody may see themselves."""
         self._check_own(session, Action.DESCRIBE, user)
-        return self._view_now(self._find(session, user))
+        return self._view(self._find(session, user))
 
     @operation(Action.ALTER, own_cluster)
     async def create(
@@ -197,9 +195,12 @@ class UsersArea(Area):
         is_operator = self._authoriser.namespaces.is_operator(session)
         if not is_operator and wanted != session.tenant:
             raise InvalidRequest("You can create users in your own tenant only.")
+        if password is None:
+            self._check_without_password(session)
         self._check_unclaimed(session, user)
+        self._mutate(session)
         made = await self._broker.identities.create_user(user, password, tenant=wanted)
-        return self._view_now(made)
+        return self._view(made)
 
     @operation(Action.ALTER, named_by_owner)
     async def set_password(self, session: Session, *, user: Text, password: Text) -> None:
@@ -207,6 +208,7 @@ class UsersArea(Area):
         if not (self._is_own(session, user) and _is_by_password(session)):
             self._check_alter(session, user)
         self._find(session, user)
+        self._mutate(session)
         await self._broker.identities.set_password(user, password)
 
     @operation(Action.ALTER, own_cluster)
@@ -214,14 +216,16 @@ class UsersArea(Area):
         """Refuse all credentials of a user, or accept them again."""
         self._check_other(session, user)
         self._find(session, user)
+        self._mutate(session)
         await self._broker.identities.disable_user(user, is_disabled=is_disabled)
-        return self._view_now(self._find(session, user))
+        return self._view(self._find(session, user))
 
     @operation(Action.ALTER, own_cluster)
     async def delete(self, session: Session, *, user: Text) -> None:
         """Delete a user with its keys and its membership in roles."""
         self._check_other(session, user)
         self._find(session, user)
+        self._mutate(session)
         await self._broker.identities.delete_user(user)
 
     # Verifiers of passwords, which clients derive themselves
@@ -258,9 +262,12 @@ class UsersArea(Area):
             known = {one.mechanism for one in self._find(session, user).verifiers}
             if not known.issuperset(removed):
                 raise UnknownCredential(user)
+            if known and not changed and known.issubset(removed):
+                self._check_without_password(session)
         else:
             self._check_unclaimed(session, user)
         verifiers = [one.verifier() for one in changed]
+        self._mutate(session)
         await identities.set_verifiers(user, verifiers, removed, tenant=session.tenant)
 
     # Keys
@@ -286,6 +293,7 @@ class UsersArea(Area):
             self._check_alter(session, user)
         self._find(session, user)
         self._check_lifetime(session, user, expires_ms)
+        self._mutate(session)
         made = await self._broker.identities.create_key(
             user,
             kind,
@@ -305,6 +313,7 @@ class UsersArea(Area):
         old = self._find_key(session, Action.ALTER, key_id)
         wanted_ms = old.expires_ms if expires_ms is None else expires_ms
         self._check_lifetime(session, old.user, wanted_ms)
+        self._mutate(session)
         made = await self._broker.identities.rotate_key(
             old,
             old_expires_ms=max(1, self._broker.clock.wall_ms() + overlap_ms),
@@ -317,6 +326,7 @@ class UsersArea(Area):
     async def delete_key(self, session: Session, *, key_id: Text) -> None:
         """Delete a key, whose sessions end."""
         self._find_key(session, Action.ALTER, key_id)
+        self._mutate(session)
         await self._broker.identities.delete_key(key_id)
 
     # Access
@@ -345,6 +355,20 @@ class UsersArea(Area):
         is_above = principal_of(user) in super_users and session.principal not in super_users
         if is_above and self._authoriser.policy is not None:
             raise self._denial(session, Action.ALTER, CLUSTER)
+
+    def _check_without_password(self, session: Session) -> None:
+        """Raise if a session may not have users without passwords in its tenant.
+
+        Such a user is whoever has a certificate or a token of its name, so an administrator of a
+        tenant could draw the identities of others into it.
+        """
+        has_external = self._broker.settings.security.has_external_identities
+        if session.tenant and has_external and self._authoriser.policy is not None:
+            raise InvalidRequest(
+                "A user of your tenant needs a password: without one, clients with certificates or "
+                "tokens in its name would belong to your tenant. If they should, ask an operator "
+                "to create the user without a password, or to remove its password."
+            )
 
     def _check_unclaimed(self, session: Session, user: str) -> None:
         """Raise if a name that no user has is known outside the tenant of a session.
@@ -404,11 +428,7 @@ class UsersArea(Area):
 
     # Views
 
-    def _view_now(self, fact: UserFact) -> UserView:
-        keys = self._broker.identities.keys.values()
-        return self._view(fact, sum(one.value.user == fact.name for one in keys))
-
-    def _view(self, fact: UserFact, key_count: int) -> UserView:
+    def _view(self, fact: UserFact) -> UserView:
         return UserView(
             name=fact.name,
             tenant=fact.tenant,
@@ -416,7 +436,7 @@ class UsersArea(Area):
             is_disabled=fact.is_disabled,
             is_super=principal_of(fact.name) in self._broker.identities.super_users,
             mechanisms=tuple(one.mechanism for one in fact.verifiers),
-            key_count=key_count,
+            key_count=len(self._broker.identities.keys_of(fact.name)),
         )
 
     def _view_key(self, key: Key) -> KeyView:

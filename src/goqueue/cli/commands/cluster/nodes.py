@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.commands.cluster import reassign, voters
+from goqueue.cli.commands.cluster import reassign, upgrade, voters
 from goqueue.cli.commands.cluster.rows import change_row, fail_if_refused, listed, shower
 from goqueue.cli.connecting import announce, connect_http
 from goqueue.cli.context import current_call
@@ -192,6 +192,7 @@ def unregister(ctx: typer.Context, node: NodeId) -> None:
 
 
 app.command()(reassign.reassign)
+app.command()(upgrade.upgrade)
 app.add_typer(voters.app, name="voters")
 
 
@@ -238,6 +239,8 @@ def _node_row(node: Node) -> dict[str, object]:
         "role": "controller" if node.controller else "voter" if node.voter else "member",
         "leaders": node.leaders,
         "replicas": node.replicas,
+        "release": node.release or None,
+        "levels": f"{node.level_min}-{node.level_max}",
         "rack": node.rack or None,
         "kafka": node.addresses.get("kafka"),
         "http": node.addresses.get("http"),

@@ -19,6 +19,7 @@ from goqueue.model.errors import InvalidRequest
 from goqueue.model.names import TopicPartition
 
 POLL_SECONDS = 0.3
+MOVES_PER_REQUEST = 1000
 
 _RATE = Number(SIZE, at_least=1, at_most=INT64_MAX)
 _NO_LIMIT = "none"
@@ -33,13 +34,14 @@ class _Wanted:
     replicas: str | None
     away_from: int | None
     throttle: str | None
+    is_all: bool
 
 
 def reassign(
     ctx: typer.Context,
     topic: Annotated[
         str | None,
-        typer.Argument(help="Topic to move; may be omitted with --away-from to move all topics."),
+        typer.Argument(help="Topic to move; omit it with --all, or with --away-from to move all."),
     ] = None,
     partition: Annotated[
         list[int] | None,
@@ -54,6 +56,10 @@ def reassign(
             help="Ids of the new replicas; the first is the preferred leader.",
         ),
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="With --replicas: all topics, such as after a restore."),
+    ] = False,
     away_from: Annotated[
         int | None,
         typer.Option(metavar="NODE", min=0, help="Move all replicas away from this node."),
@@ -82,7 +88,7 @@ def reassign(
     After Ctrl-C the cluster continues the reassignment; --status shows it, --cancel cancels it.
     """
     form = current_call(ctx).output
-    wanted = _Wanted(topic, partition or (), replicas, away_from, throttle)
+    wanted = _Wanted(topic, partition or (), replicas, away_from, throttle, every)
     with connect_http(ctx) as client:
         if status:
             _print_moving(client.cluster.reassignments(topic=topic), form)
@@ -117,20 +123,45 @@ def _start(client: Client, wanted: _Wanted, *, is_dry: bool) -> list[MoveResult]
         )
     rate = None if wanted.throttle is None else _read_rate(wanted.throttle)
     if wanted.away_from is not None:
-        if wanted.partitions:
-            raise InvalidRequest("--away-from moves all partitions; remove --partition.")
+        if wanted.partitions or wanted.is_all:
+            raise InvalidRequest("--away-from moves all partitions; remove --partition and --all.")
         return client.cluster.move_away(
             wanted.away_from, topic=wanted.topic, throttle_bytes_per_second=rate, dry_run=is_dry
         )
-    if wanted.topic is None:
-        raise InvalidRequest("Give the topic to move.")
+    moves = _moves(client, wanted)
+    started: list[MoveResult] = []
+    for first in range(0, len(moves), MOVES_PER_REQUEST):
+        some = dict(moves[first : first + MOVES_PER_REQUEST])
+        started += client.cluster.reassign(some, throttle_bytes_per_second=rate, dry_run=is_dry)
+    return started
+
+
+def _moves(client: Client, wanted: _Wanted) -> list[tuple[TopicPartition, list[int]]]:
+    """The selected partitions with their new replicas, leaders spread evenly."""
     nodes = _read_nodes(wanted.replicas or "")
-    numbers = wanted.partitions or range(client.topics.describe(wanted.topic).partitions)
-    moves = {
-        TopicPartition(wanted.topic, number): _turned(nodes, 0 if wanted.partitions else number)
-        for number in numbers
-    }
-    return client.cluster.reassign(moves, throttle_bytes_per_second=rate, dry_run=is_dry)
+    if wanted.partitions:
+        topic = _one_topic(wanted)
+        return [(TopicPartition(topic, number), nodes) for number in wanted.partitions]
+    selected = [
+        TopicPartition(topic, number)
+        for topic, partitions in _topics(client, wanted)
+        for number in range(partitions)
+    ]
+    return [(one, _turned(nodes, place)) for place, one in enumerate(selected)]
+
+
+def _topics(client: Client, wanted: _Wanted) -> list[tuple[str, int]]:
+    """The selected topics with their numbers of partitions."""
+    if wanted.is_all and wanted.topic is None:
+        return [(one.name, one.partitions) for one in client.topics.list_all()]
+    topic = _one_topic(wanted)
+    return [(topic, client.topics.describe(topic).partitions)]
+
+
+def _one_topic(wanted: _Wanted) -> str:
+    if wanted.topic is None or wanted.is_all:
+        raise InvalidRequest("Give either the topic to move, or --all.")
+    return wanted.topic
 
 
 def _read_nodes(text: str) -> list[int]:

@@ -13,6 +13,7 @@ from goqueue.cli.commands.pipeline import (
     redistributing,
     typing,
     letters,
+    journeys,
     lag,
     report,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "app",
     "archiving",
     "compacting",
+    "journeys",
     "lag",
     "letters",
     "redistributing",

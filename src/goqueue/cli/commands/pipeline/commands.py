@@ -19,6 +19,7 @@ PIPELINES = {
     "redistribute": "copies a topic into one with more partitions, keeping the order of each key",
     "typed": "writes a topic, or an archive, as a table with the columns of its schema",
     "deadletters": "counts dead letters by reason, key, time and source; redrives some",
+    "journeys": "accounts for all messages and finds lost ones; measures latency hop by hop",
     "lag": "records the lag of groups over time, and its trend",
 }
 

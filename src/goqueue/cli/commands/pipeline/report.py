@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from goqueue.cli.commands.pipeline.commands import app
 from goqueue.cli.commands.pipeline.session import need_spark, print_result
+from goqueue.cli.connecting import connect_http
 from goqueue.cli.moments import now_ms
 
 
@@ -27,18 +29,31 @@ def report(
         str | None,
         typer.Option(metavar="FOLDER", help="Folder written by `run deadletters --save`."),
     ] = None,
+    journeys: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Folder written by `run journeys`.")
+    ] = None,
+    publish: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Publish its texts and tables to the broker, by this name."
+        ),
+    ] = "",
     bound: Annotated[int | None, typer.Option(min=1, help="Lag at which to warn.")] = None,
 ) -> None:
-    """Write an HTML page on archived records, their delay, dead letters and lag."""
+    """Write an HTML page on archived records, their delay, dead letters, lag and journeys."""
     need_spark()
     from goqueue.spark import pipelines
 
-    file = pipelines.write_report(
-        to,
-        now_ms=now_ms(),
-        archives=archive or [],
-        lag=lag,
-        dead_letters=dead_letters,
-        lag_bound=bound,
-    )
+    with connect_http(ctx) if publish else nullcontext() as client:
+        file = pipelines.write_report(
+            to,
+            now_ms=now_ms(),
+            archives=archive or [],
+            lag=lag,
+            dead_letters=dead_letters,
+            journeys=journeys,
+            lag_bound=bound,
+            client=client,
+            name=publish,
+        )
     print_result(ctx, {"report": str(file), "bytes": file.stat().st_size})

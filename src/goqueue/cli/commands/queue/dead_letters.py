@@ -63,8 +63,9 @@ def dead_letters(
     if not letters and form is OutputForm.TABLE:
         print(f"Topic {topic} has no dead letters" + (" that match." if page.total else "."))
     print_rows([_letter_row(one, form) for one in letters], form)
-    if form is OutputForm.TABLE and page.total > len(letters) > 0:
-        print(f"\n{len(letters):,} of {page.total:,}; -n shows more.")
+    matching = page.total if page.matching is None else page.matching
+    if form is OutputForm.TABLE and matching > len(letters) > 0:
+        print(f"\n{len(letters):,} of {matching:,}; -n shows more.")
 
 
 def redrive(

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from goqueue.cli.connecting import confirm, connect_http
+from goqueue.cli.connecting import confirm, connect, connect_http
 from goqueue.cli.context import current_call
+from goqueue.cli.group_rows import joined, member_rows, print_members
 from goqueue.cli.lookups import connect_queue, find_group
 from goqueue.cli.moments import read_duration_ms
 from goqueue.cli.output import OutputForm, print_item, print_rows
@@ -38,14 +39,14 @@ def list_groups(
     if not rows and form is OutputForm.TABLE:
         print("There are no queue groups yet; the first `queue receive` creates one.")
     if form is OutputForm.TABLE:
-        rows = [{**row, "topics": _joined(row["topics"])} for row in rows]
+        rows = [{**row, "topics": joined(row["topics"])} for row in rows]
     print_rows(rows, form)
 
 
 def describe(ctx: typer.Context, group: GroupName) -> None:
     """Show the settings of a queue group, and its message counts in each topic."""
     with connect_queue(ctx, group, instead=f"use `goqueue group describe {group}`") as client:
-        show_queue_group(client, _get(client, group), current_call(ctx).output)
+        show_queue_group(ctx, client, _get(client, group))
 
 
 def configure(
@@ -99,14 +100,25 @@ def delete_queue_group(ctx: typer.Context, client: Client, group: str, *, yes: b
     print(f"Group {group} is deleted.")
 
 
-def show_queue_group(client: Client, found: QueueGroup, form: OutputForm) -> None:
+def show_queue_group(ctx: typer.Context, client: Client, found: QueueGroup) -> None:
+    """Show the messages of a queue group, its settings, and the share consumers in it."""
+    form = current_call(ctx).output
     stats = {topic: client.queue(topic, group=found.name).stats() for topic in found.topics}
     rows = [{"topic": topic, **counts(one)} for topic, one in stats.items()]
+    with connect(ctx) as log:
+        share = log.groups.describe_share(found.name)
+    members = member_rows(share)
     if form is not OutputForm.TABLE:
-        print_item({**_tree(found), "topics": rows}, form)
+        state = share.state if members else None
+        print_item({**_tree(found), "state": state, "members": members, "topics": rows}, form)
         return
     topics = "1 topic" if len(rows) == 1 else f"{len(rows)} topics"
-    print(f"{found.name}: queue group, {topics}\n")
+    noun = "share consumer" if len(members) == 1 else "share consumers"
+    joining = f", {share.state.lower()}, {len(members)} {noun}" if members else ""
+    print(f"{found.name}: queue group, {topics}{joining}\n")
+    if members:
+        print_members(members)
+        print()
     if rows:
         print_rows(rows, form)
         print()
@@ -177,8 +189,3 @@ def _setting_rows(found: QueueGroup) -> list[dict[str, object]]:
         {"setting": name, "value": None if value == "" else value}
         for name, value in _settings(found).items()
     ]
-
-
-def _joined(names: object) -> str:
-    assert isinstance(names, list)
-    return ", ".join(names) or "-"

@@ -44,8 +44,8 @@ from goqueue.client.http.consumers.workload import (
     decision_on,
 )
 from goqueue.client.http.messages import ReceivedMessage
+from goqueue.client.http.request import AsyncSender
 from goqueue.client.http.requests.queues import Outcomes, QueueRequests
-from goqueue.client.http.transport import AsyncTransport
 from goqueue.model.errors import GoQueueError, InvalidRequest
 
 AsyncHandler = Callable[[ReceivedMessage], Awaitable[object]]
@@ -56,7 +56,7 @@ class AsyncConsumer:
     """Runs a coroutine on the messages of a queue, several concurrently."""
 
     def __init__(
-        self, transport: AsyncTransport, requests: QueueRequests, settings: ConsumerSettings
+        self, transport: AsyncSender, requests: QueueRequests, settings: ConsumerSettings
     ) -> None:
         self._transport = transport
         self._requests = requests

@@ -36,9 +36,8 @@ from goqueue.client.http.consumers.workload import (
     decision_on,
 )
 from goqueue.client.http.messages import ReceivedMessage
-from goqueue.client.http.request import Request
+from goqueue.client.http.request import Request, Sender
 from goqueue.client.http.requests.queues import Outcomes, QueueRequests
-from goqueue.client.http.transport import Transport
 from goqueue.model.errors import GoQueueError, InvalidRequest, UnknownTopic
 
 Handler = Callable[[ReceivedMessage], object]
@@ -59,7 +58,7 @@ class Consumer:
     """Runs a handler on the messages of a queue, several concurrently."""
 
     def __init__(
-        self, transport: Transport, requests: QueueRequests, settings: ConsumerSettings
+        self, transport: Sender, requests: QueueRequests, settings: ConsumerSettings
     ) -> None:
         self._transport = transport
         self._requests = requests

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 NOTHING: Partitions = frozenset()
 # After these errors the broker no longer treats this client as the member it was.
-_FENCED = (UnknownMember, FencedMemberEpoch, StaleMemberEpoch)
+FENCED = (UnknownMember, FencedMemberEpoch, StaleMemberEpoch)
 _UNCERTAIN = (ConnectionLost, RequestTimedOut)
 _JOINS_MAX = 3  # within one poll
 
@@ -44,6 +45,21 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     revoked: Partitions = NOTHING
     assigned: Partitions = NOTHING
     lost: bool = False
+
+
+class MemberIdentity(NamedTuple):
+    """A member as the broker knows it."""
+
+    group: str
+    member_id: str
+    epoch: int
+
+
+class Membered(Protocol):
+    """A consumer that is a member of a stream group."""
+
+    @property
+    def identity(self) -> MemberIdentity: ...
 
 
 OnRebalance = Callable[[Rebalance], object]
@@ -97,7 +113,7 @@ class Membership:
         for joins_left in reversed(range(_JOINS_MAX)):
             try:
                 return (yield from self._poll_once(limit=limit, wait_ms=wait_ms))
-            except (*_FENCED, *_UNCERTAIN):
+            except (*FENCED, *_UNCERTAIN):
                 self.is_joined = False
                 if not joins_left:
                     raise
@@ -131,8 +147,12 @@ class Membership:
             return
         try:
             self._note((yield self.requests.heartbeat(self.epoch)))
-        except _FENCED:
+        except FENCED:
             self.is_joined = False
+
+    @property
+    def identity(self) -> MemberIdentity:
+        return MemberIdentity(self.requests.group, self.requests.member_id, self.epoch)
 
     def commit(self, messages: Iterable[Message] | None = None) -> Steps[None]:
         """Commit the offsets after these messages, or after all that were returned."""
@@ -153,7 +173,7 @@ class Membership:
             self.is_joined = False
             try:
                 yield self.requests.leave(restarts=restarts)
-            except _FENCED:
+            except FENCED:
                 pass  # the group already continues without this member
 
     def _note(self, result: MemberResult) -> None:
@@ -181,7 +201,7 @@ class Membership:
             if revoked:
                 try:
                     self._note((yield self.requests.revoke(self.epoch, self.owned)))
-                except _FENCED:
+                except FENCED:
                     self.is_joined = False
                     return
 
@@ -196,12 +216,12 @@ class Membership:
         """Report records that could not be read; the group continues after them."""
         yield from self._follow()
         for reset in polled.resets:
-            yield Callback(self.settings.on_reset or _log_reset, reset)
+            yield Callback(self.settings.on_reset or log_reset, reset)
         for damage in polled.damaged:
-            yield Callback(self.settings.on_damage or _log_damage, damage)
+            yield Callback(self.settings.on_damage or log_damage, damage)
 
 
-def _log_reset(reset: PartitionReset) -> None:
+def log_reset(reset: PartitionReset) -> None:
     _log.warning(
         "offset %d of %s/%d no longer exists; reading continues at %d",
         reset.offset_before,
@@ -211,7 +231,7 @@ def _log_reset(reset: PartitionReset) -> None:
     )
 
 
-def _log_damage(damage: Damage) -> None:
+def log_damage(damage: Damage) -> None:
     _log.error(
         "offsets %d to %d of partition %d cannot be read and were skipped: %s",
         damage.offset,

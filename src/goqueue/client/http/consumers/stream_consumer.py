@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from goqueue.client.http.consumers.membership import Membership
+from goqueue.client.http.consumers.membership import MemberIdentity, Membership
 from goqueue.client.http.messages import Message
 from goqueue.client.http.moments import Duration, duration_ms
+from goqueue.client.http.request import AsyncSender, Sender
 from goqueue.client.http.requests.members import Partitions
 from goqueue.client.http.steps import Steps, run_steps, run_steps_async
-from goqueue.client.http.transport import AsyncTransport, Transport
 from goqueue.model.errors import GoQueueError
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Contact:
 class StreamConsumer:
     """One member. One thread polls; heartbeats have their own thread."""
 
-    def __init__(self, transport: Transport, membership: Membership) -> None:
+    def __init__(self, transport: Sender, membership: Membership) -> None:
         self._transport = transport
         self._membership = membership
         self._contact = Contact(membership)
@@ -67,9 +67,9 @@ class StreamConsumer:
         self._heart: threading.Thread | None = None
 
     @property
-    def membership(self) -> Membership:
-        """The membership of this member; a transaction commits offsets in its name."""
-        return self._membership
+    def identity(self) -> MemberIdentity:
+        """The member; a transaction commits offsets in its name."""
+        return self._membership.identity
 
     @property
     def assignment(self) -> Partitions:
@@ -95,7 +95,7 @@ class StreamConsumer:
 
     def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
         """Commit the offsets after these messages; without any, after all that were returned."""
-        self._take(self._membership.commit(_several(messages)))
+        self._take(self._membership.commit(several(messages)))
 
     def close(self) -> None:
         """Commit what was returned, if that is automatic, and leave."""
@@ -148,7 +148,7 @@ class StreamConsumer:
 class AsyncStreamConsumer:
     """One member, for the coroutines of one event loop; polls are sequential."""
 
-    def __init__(self, transport: AsyncTransport, membership: Membership) -> None:
+    def __init__(self, transport: AsyncSender, membership: Membership) -> None:
         self._transport = transport
         self._membership = membership
         self._contact = Contact(membership)
@@ -157,9 +157,9 @@ class AsyncStreamConsumer:
         self._heart: asyncio.Task[None] | None = None
 
     @property
-    def membership(self) -> Membership:
-        """The membership of this member; a transaction commits offsets in its name."""
-        return self._membership
+    def identity(self) -> MemberIdentity:
+        """The member; a transaction commits offsets in its name."""
+        return self._membership.identity
 
     @property
     def assignment(self) -> Partitions:
@@ -188,7 +188,7 @@ class AsyncStreamConsumer:
     async def commit(self, messages: Message | Iterable[Message] | None = None) -> None:
         """Commit the offsets after these messages; without any, after all that were returned."""
         # Not under the lock: `on_rebalance` may commit during a poll.
-        await run_steps_async(self._membership.commit(_several(messages)), self._transport)
+        await run_steps_async(self._membership.commit(several(messages)), self._transport)
 
     async def close(self) -> None:
         """Commit what was returned, if that is automatic, and leave."""
@@ -237,5 +237,5 @@ class AsyncStreamConsumer:
             return result
 
 
-def _several(messages: Message | Iterable[Message] | None) -> Iterable[Message] | None:
+def several(messages: Message | Iterable[Message] | None) -> Iterable[Message] | None:
     return [messages] if isinstance(messages, Message) else messages

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
 from goqueue.client.http.request import (
     Repeat,
     Request,
@@ -20,6 +22,7 @@ from goqueue.wire.http.bodies.cluster import (
     Change,
     Cluster,
     ClusterHealth,
+    ClusterLevel,
     Drain,
     MoveResult,
     MovingPartition,
@@ -31,6 +34,7 @@ from goqueue.wire.http.bodies.cluster import (
 PartitionState = Literal["leaderless", "under_replicated", "moving"]
 
 _read_cluster = reading(Cluster)
+_read_level = reading(ClusterLevel)
 _read_health = reading(ClusterHealth)
 _read_node = reading(Node)
 _read_nodes = reading(bodies.Nodes)
@@ -50,6 +54,15 @@ class ClusterRequests:
     def health(self) -> Request[ClusterHealth]:
         """Return the problems of the cluster, if any."""
         return Request("GET", path_of("admin", "cluster", "health"), _read_health)
+
+    def level(self) -> Request[ClusterLevel]:
+        """Return the feature level of the cluster, and what each node supports."""
+        return Request("GET", path_of("admin", "cluster", "level"), _read_level)
+
+    def finalize_level(self, level: int | None = None) -> Request[ClusterLevel]:
+        """Raise the feature level for good; by default to the newest that all nodes support."""
+        body = msgspec.json.encode({} if level is None else {"level": level})
+        return Request("POST", path_of("admin", "cluster", "level"), _read_level, body=body)
 
     def nodes(self) -> Request[list[Node]]:
         """Return the nodes of the cluster, by id."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from goqueue.client.errors import BrokerRefused
-from goqueue.client.http.messages import Data, Message, shown, stored_fields
+from goqueue.client.http.messages import Message, Plain, shown, stored_fields
 from goqueue.client.http.moments import Position, position_text
 from goqueue.client.http.request import Repeat, Request, body_with, path_of, reading
 from goqueue.wire.http.bodies import messages as bodies
@@ -34,12 +34,13 @@ class DeadLetter(Message, frozen=True, kw_only=True):
 
 
 class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some dead letters, the position of the next page, and the total count."""
+    """Some dead letters, and the position of the next page."""
 
     letters: tuple[DeadLetter, ...]
     cursor: str
-    total: int
+    total: int  # of the topic, whatever the filter
     damaged: tuple[Damage, ...] = ()
+    matching: int | None = None  # of a filter; over HTTP, and on its first page
 
 
 class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +48,10 @@ class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str | None = None
     group: str | None = None
-    key: Data | None = None
+    key: Plain | None = None
     from_: Position | None = None  # the time of dead-lettering
     until: Position | None = None
-    header: tuple[str, Data | None] | None = None  # without a value, any matches; redrives only
+    header: tuple[str, Plain | None] | None = None  # without a value, any matches; redrives only
 
 
 class RedriveEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +105,7 @@ class _Letters(msgspec.Struct, kw_only=True):
     cursor: str
     total: int
     damaged: list[Damage] = []
+    matching: int | None = None
 
 
 class _Preview(msgspec.Struct, kw_only=True):
@@ -252,6 +254,7 @@ def _page(data: bytes) -> LetterPage:
         cursor=answer.cursor,
         total=answer.total,
         damaged=tuple(answer.damaged),
+        matching=answer.matching,
     )
 
 

@@ -11,6 +11,7 @@ from goqueue.client.http.moments import Position, position_text
 from goqueue.client.http.request import (
     Repeat,
     Request,
+    body_of,
     body_with,
     nothing,
     path_of,
@@ -21,6 +22,7 @@ from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies.groups import (
     Assignment,
     CommittedOffset,
+    DeletedOffsets,
     Group,
     GroupKind,
     Lag,
@@ -37,6 +39,7 @@ _read_lag = reading(Lag)
 _read_offsets = reading(bodies.Offsets)
 _read_assignment = reading(Assignment)
 _read_rebalances = reading(Rebalances)
+_read_deleted = reading(DeletedOffsets)
 _read_reset = reading(bodies.ResetDone)
 
 
@@ -84,6 +87,15 @@ class GroupRequests:
         """Return the committed offsets of a stream group."""
         path = path_of("groups", group, "offsets")
         return Request("GET", path, lambda data: _read_offsets(data).offsets)
+
+    def delete_offsets(
+        self, group: str, topic: str, partitions: Iterable[int] | None = None
+    ) -> Request[DeletedOffsets]:
+        """Delete committed offsets of a topic that no member reads; by default all of them."""
+        numbers = None if partitions is None else list(partitions)
+        body = body_of(bodies.DeleteOffsets(topic=topic, partitions=numbers))
+        path = path_of("groups", group, "offsets", "delete")
+        return Request("POST", path, _read_deleted, body=body)
 
     def reset(
         self,

@@ -17,6 +17,7 @@ from goqueue.client.http.messages import (
     Outgoing,
     Published,
     batch_body,
+    encoded,
     message_of,
     publish_body,
     published_of,
@@ -34,6 +35,7 @@ _read_published = reading(bodies.Published)
 _read_results = reading(bodies.PublishedMany)
 _read_messages = reading(bodies.Messages)
 _read_message = reading(bodies.Message)
+_read_found = reading(bodies.Found)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +44,15 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     cursor: str
     damaged: tuple[Damage, ...] = ()
+
+
+class FoundPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages that were found, and where the search goes on; the cursor is empty at its end."""
+
+    messages: tuple[Message, ...]
+    cursor: str
+    read_bytes: int
+    skipped_bytes: int
 
 
 class MessageRequests:
@@ -76,6 +87,10 @@ class MessageRequests:
             body=publish_body(message, acks),
             repeat=Repeat.PUBLISHES,
         )
+
+    def encoded(self, message: Outgoing) -> bytes:
+        """Encode a message for `publish_encoded`, so that its size is known early."""
+        return encoded(message)
 
     def publish_encoded(
         self, topic: str, parts: Sequence[bytes], *, acks: Acks = "all"
@@ -119,6 +134,39 @@ class MessageRequests:
         path = path_of("topics", topic, "messages")
         return Request("GET", path, _page, _isolated(query), wait_ms=query.wait_ms)
 
+    def search_page(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        trace_id: str | None = None,
+        header: str | None = None,
+        header_value: str | None = None,
+        text: str | None = None,
+        partition: int | None = None,
+        from_: Position | None = None,
+        until: Position | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Request[FoundPage]:
+        """Find messages for which all conditions hold; the oldest first.
+
+        A page may be empty before the end; the last one has an empty cursor.
+        """
+        query = bodies.Search(
+            key=key,
+            trace_id=trace_id,
+            header=header,
+            header_value=header_value,
+            text=text,
+            partition=partition,
+            from_=None if from_ is None else position_text(from_),
+            until=None if until is None else position_text(until),
+            cursor=cursor,
+            limit=limit,
+        )
+        return Request("GET", path_of("topics", topic, "search"), _found, query_of(query))
+
     def read_one(
         self, topic: str, *, partition: int, offset: int, isolation: Isolation = "committed"
     ) -> Request[Message]:
@@ -134,6 +182,16 @@ def _isolated(query: bodies.Read) -> dict[str, str]:
     if query.isolation == "committed":
         del fields["isolation"]
     return fields
+
+
+def _found(data: bytes) -> FoundPage:
+    found = _read_found(data)
+    return FoundPage(
+        messages=tuple(map(message_of, found.messages)),
+        cursor=found.cursor,
+        read_bytes=found.read_bytes,
+        skipped_bytes=found.skipped_bytes,
+    )
 
 
 def _published(data: bytes) -> Published:

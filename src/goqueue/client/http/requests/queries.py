@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from goqueue.client.http.moments import Duration, duration_ms
-from goqueue.client.http.request import Request, body_of, body_with, nothing, path_of, reading
+from goqueue.client.http.request import (
+    Request,
+    body_of,
+    body_with,
+    nothing,
+    path_of,
+    query_of,
+    reading,
+)
 from goqueue.client.http.requests.transactions import TIMEOUT_SECONDS
 from goqueue.model.queries import Attempt
 from goqueue.wire.http.bodies import queries as bodies
-from goqueue.wire.http.bodies.queries import EpochCommitted, Query
+from goqueue.wire.http.bodies.queries import EpochCommitted, ListedQuery, Query
 from goqueue.wire.http.bodies.transactions import Begun
 
 _read_query = reading(Query)
+_read_queries = reading(bodies.Queries)
 _read_begun = reading(Begun)
 _read_committed = reading(EpochCommitted)
 
@@ -25,6 +34,16 @@ class QueryRequests:
         """
         body = body_with(run_name=run_name)
         return Request("POST", path_of("queries", query, "open"), _read_query, body=body)
+
+    def list_all(
+        self, *, match: str = "", limit: int = 100, after: str = ""
+    ) -> Request[list[ListedQuery]]:
+        """Return queries by name, those whose names contain a text.
+
+        For the next page, `after` is the last query of this one.
+        """
+        query = query_of(bodies.ListQueries(match=match, limit=limit, cursor=after))
+        return Request("GET", path_of("queries"), lambda data: _read_queries(data).queries, query)
 
     def describe(self, query: str) -> Request[Query]:
         """Return the newest run and the newest epoch of a query."""

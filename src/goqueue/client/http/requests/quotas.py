@@ -23,7 +23,8 @@ class QuotaRequests:
     ) -> Request[list[Quota]]:
         """Return the quotas that have these names, or all."""
         names, default = _split(entity or {})
-        query = query_of(bodies.ListQuotas(**names, default=default, strict=strict))
+        selection = bodies.ListQuotas(**names, default=default, strict=strict)  # type: ignore[arg-type]
+        query = query_of(selection)
         return Request("GET", path_of("quotas"), lambda data: _read_quotas(data).quotas, query)
 
     def set(

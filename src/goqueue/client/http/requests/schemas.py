@@ -112,6 +112,15 @@ class SchemaRequests:
 
         return Request("GET", _path("schemas", "ids", schema_id), read, headers=_NEW_FIELDS)
 
+    def get_by_guid(self, guid: str) -> Request[SchemaVersion]:
+        """Return the schema of a guid, without id and subjects."""
+
+        def read(data: bytes) -> SchemaVersion:
+            tree = reading(dict[str, object])(data)
+            return _read_version(msgspec.json.encode({"id": 0, **tree}))
+
+        return Request("GET", _path("schemas", "guids", guid), read, headers=_NEW_FIELDS)
+
     def subjects(self, *, prefix: str = "", deleted: bool = False) -> Request[list[str]]:
         """Return the names of the subjects that have a version."""
         query = _flags(deleted=deleted)

@@ -117,7 +117,7 @@ class TopicRequests:
 
 
 def _topics(data: bytes) -> list[Topic]:
-    return _read_topics(data).topics
+    return list(_read_topics(data).topics)
 
 
 def _partitions(data: bytes) -> list[Partition]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from goqueue.client.http.failures import error_of_problem
-from goqueue.client.http.messages import transaction_body
+from goqueue.client.http.messages import Outgoing, encoded_to, transaction_body
 from goqueue.client.http.moments import Duration, duration_ms
 from goqueue.client.http.request import (
     Repeat,
@@ -56,14 +56,19 @@ class TransactionRequests:
         producer_id: int | None = None,
         older_than: Duration | None = None,
         limit: int = 1000,
+        after: str = "",
     ) -> Request[list[Transaction]]:
-        """Return the newest transaction of each transactional id, of every front end."""
+        """Return the newest transaction of each transactional id, of every front end.
+
+        For the next page, `after` is the last transactional id of this one.
+        """
         query = bodies.ListTransactions(
             state=state,
             prefix=prefix,
             producer_id=producer_id,
             older_than_ms=None if older_than is None else duration_ms(older_than),
             limit=limit,
+            cursor=after,
         )
         return Request("GET", path_of("transactions"), _transactions, query_of(query))
 
@@ -79,6 +84,10 @@ class TransactionRequests:
         """Abort; nothing of it ever becomes visible."""
         return Request("POST", path_of("transactions", transaction_id, "abort"), nothing)
 
+    def inside(self, transaction_id: str) -> InTransaction:
+        """The requests in a transaction."""
+        return InTransaction(transaction_id)
+
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
@@ -90,8 +99,12 @@ class InTransaction:
 
     transaction_id: str
 
+    def encoded(self, topic: str, message: Outgoing) -> bytes:
+        """Encode a message for `publish`."""
+        return encoded_to(topic, message)
+
     def publish(self, parts: Sequence[bytes]) -> Request[list[Outcome]]:
-        """Publish messages encoded by `encoded_to`; return an outcome for each."""
+        """Publish encoded messages; return an outcome for each."""
         return Request(
             "POST",
             self._path("publish"),

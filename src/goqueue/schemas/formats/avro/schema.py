@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats import json_text
-from goqueue.schemas.formats.avro import compatibility, printer, validation
+from goqueue.schemas.formats.avro import compatibility, json_encoding, printer, validation
 from goqueue.schemas.formats.avro.types import AvroReader, AvroType
-from goqueue.schemas.formats.interface import ResolvedReference, SchemaKind, Validate
+from goqueue.schemas.formats.interface import (
+    Decode,
+    Encode,
+    ResolvedReference,
+    SchemaKind,
+    Validate,
+)
 from goqueue.schemas.formats.references import in_order
 
 
@@ -26,6 +32,12 @@ class AvroSchema:
 
     def validator(self) -> Validate:
         return validation.validator(self.type)
+
+    def encoder(self, message_indexes: Sequence[int]) -> Encode:
+        return json_encoding.encoder(self.type)
+
+    def decoder(self, message_indexes: Sequence[int]) -> Decode:
+        return json_encoding.decoder(self.type)
 
     def record_name(self, message_indexes: Sequence[int]) -> str:
         return self.type.name

@@ -18,13 +18,16 @@ VALUE_DEPTH_MAX = 100  # records inside records of the same type, as in linked l
 _Walk = Callable[[bytes, int, int], int]  # data, position, depth; returns the position after it
 
 
-class _Fault(Exception):
+class Fault(Exception):
     """What is wrong; each level that it propagates through adds its step to the path."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         self.steps: list[str] = []
         super().__init__(reason)
+
+    def violation(self) -> SchemaViolation:
+        return SchemaViolation("$" + "".join(reversed(self.steps)), self.reason)
 
 
 def validator(root: AvroType) -> Validate:
@@ -35,8 +38,8 @@ def validator(root: AvroType) -> Validate:
         data = bytes(payload)
         try:
             end = walk(data, 0, 0)
-        except _Fault as fault:
-            raise SchemaViolation("$" + "".join(reversed(fault.steps)), fault.reason) from None
+        except Fault as fault:
+            raise fault.violation() from None
         if end != len(data):
             raise SchemaViolation("$", f"{len(data) - end} bytes follow after the value")
 
@@ -66,13 +69,13 @@ def _record_walk(given: AvroType, made: dict[int, _Walk]) -> _Walk:
 
     def walk(data: bytes, at: int, depth: int) -> int:
         if depth > VALUE_DEPTH_MAX:
-            raise _Fault(f"records are nested more than {VALUE_DEPTH_MAX} levels deep")
+            raise Fault(f"records are nested more than {VALUE_DEPTH_MAX} levels deep")
         depth += 1
         step = ""
         try:
             for step, each in fields:  # noqa: B007, the handler reads it
                 at = each(data, at, depth)
-        except _Fault as fault:
+        except Fault as fault:
             fault.steps.append(step)
             raise
         return at
@@ -86,9 +89,9 @@ def _union_walk(branches: list[_Walk]) -> _Walk:
     count = len(branches)
 
     def walk(data: bytes, at: int, depth: int) -> int:
-        branch, at = _number(data, at)
+        branch, at = read_number(data, at)
         if not 0 <= branch < count:
-            raise _Fault(f"branch {branch} of a union that has {count}")
+            raise Fault(f"branch {branch} of a union that has {count}")
         return branches[branch](data, at, depth)
 
     return walk
@@ -100,8 +103,8 @@ def _map_item(value: _Walk) -> _Walk:
         at = _string(data, at, depth)
         try:
             return value(data, at, depth)
-        except _Fault as fault:
-            size, begin = _number(data, start)
+        except Fault as fault:
+            size, begin = read_number(data, start)
             key = data[begin : begin + size].decode()
             fault.steps.append(f"[{key[:100]!r}]")
             raise
@@ -112,49 +115,49 @@ def _map_item(value: _Walk) -> _Walk:
 def _block_walk(item: _Walk, item_type: AvroType | None) -> _Walk:
     """Arrays and maps: blocks of items, each after its count, until a count of zero."""
     # Items without bytes are all alike, so their count needs no loop.
-    is_empty = item_type is not None and _is_without_bytes(item_type, set())
+    is_empty = item_type is not None and is_without_bytes(item_type, set())
 
     def walk(data: bytes, at: int, depth: int) -> int:
         index = 0
         while True:
-            count, at = _number(data, at)
+            count, at = read_number(data, at)
             if count == 0:
                 return at
             end = -1
             if count < 0:  # then the size of the block follows, for readers that skip it
                 count = -count
-                size, at = _number(data, at)
+                size, at = read_number(data, at)
                 end = at + size
             if is_empty:
                 continue
             if count > len(data) - at:
-                raise _Fault(f"{count} items are announced, but {len(data) - at} bytes follow")
+                raise Fault(f"{count} items are announced, but {len(data) - at} bytes follow")
             try:
                 for _ in range(count):
                     at = item(data, at, depth)
                     index += 1
-            except _Fault as fault:
+            except Fault as fault:
                 if item_type is not None:
                     fault.steps.append(f"[{index}]")
                 raise
             if end not in (-1, at):
-                raise _Fault("a block has another size than it announces")
+                raise Fault("a block has another size than it announces")
 
     return walk
 
 
-def _is_without_bytes(given: AvroType, inside: set[int]) -> bool:
+def is_without_bytes(given: AvroType, inside: set[int]) -> bool:
     if given.kind == "record" and id(given) not in inside:
         inside.add(id(given))
-        return all(_is_without_bytes(each.type, inside) for each in given.fields)
+        return all(is_without_bytes(each.type, inside) for each in given.fields)
     return given.kind == "null" or (given.kind == "fixed" and given.size == 0)
 
 
 def _enum_walk(count: int) -> _Walk:
     def walk(data: bytes, at: int, depth: int) -> int:
-        symbol, at = _number(data, at)
+        symbol, at = read_number(data, at)
         if not 0 <= symbol < count:
-            raise _Fault(f"symbol {symbol} of an enum that has {count}")
+            raise Fault(f"symbol {symbol} of an enum that has {count}")
         return at
 
     return walk
@@ -169,7 +172,7 @@ def _fixed_walk(size: int) -> _Walk:
     return walk
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def read_number(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     try:
         byte = data[at]
@@ -186,7 +189,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
                 return (value >> 1) ^ -(value & 1), at + 1
     except IndexError:
         _ends_early()
-    raise _Fault("a number has more than 64 bits")
+    raise Fault("a number has more than 64 bits")
 
 
 def _null(data: bytes, at: int, depth: int) -> int:
@@ -197,36 +200,36 @@ def _boolean(data: bytes, at: int, depth: int) -> int:
     if at >= len(data):
         _ends_early()
     if data[at] > 1:
-        raise _Fault(f"a boolean is one byte, 0 or 1, not {data[at]}")
+        raise Fault(f"a boolean is one byte, 0 or 1, not {data[at]}")
     return at + 1
 
 
 def _int(data: bytes, at: int, depth: int) -> int:
-    value, at = _number(data, at)
+    value, at = read_number(data, at)
     if not INT_MIN <= value <= INT_MAX:
-        raise _Fault(f"{value} does not fit into an int")
+        raise Fault(f"{value} does not fit into an int")
     return at
 
 
 def _long(data: bytes, at: int, depth: int) -> int:
-    return _number(data, at)[1]
+    return read_number(data, at)[1]
 
 
-def _bytes(data: bytes, at: int, depth: int) -> int:
-    size, at = _number(data, at)
+def read_bytes(data: bytes, at: int, depth: int) -> int:
+    size, at = read_number(data, at)
     end = at + size
     if size < 0:
-        raise _Fault(f"a length of {size}")
+        raise Fault(f"a length of {size}")
     if end > len(data):
         _ends_early()
     return end
 
 
 def _string(data: bytes, at: int, depth: int) -> int:
-    size, at = _number(data, at)
+    size, at = read_number(data, at)
     end = at + size
     if size < 0:
-        raise _Fault(f"a length of {size}")
+        raise Fault(f"a length of {size}")
     if end > len(data):
         _ends_early()
     text = data[at:end]
@@ -234,12 +237,12 @@ def _string(data: bytes, at: int, depth: int) -> int:
         try:
             text.decode()
         except UnicodeDecodeError:
-            raise _Fault("a string that is not UTF-8") from None
+            raise Fault("a string that is not UTF-8") from None
     return end
 
 
 def _ends_early() -> NoReturn:
-    raise _Fault("the bytes end inside this value")
+    raise Fault("the bytes end inside this value")
 
 
 _PLAIN: dict[str, _Walk] = {
@@ -249,6 +252,6 @@ _PLAIN: dict[str, _Walk] = {
     "long": _long,
     "float": _fixed_walk(4),
     "double": _fixed_walk(8),
-    "bytes": _bytes,
+    "bytes": read_bytes,
     "string": _string,
 }

@@ -101,6 +101,9 @@ def array_faults(
         else:
             found += comparing.schemas(contained, contained_before, f"{path}/contains", depth)
     (firsts, rest), (firsts_before, rest_before) = _items(reader), _items(writer)
+    if not {"items", "prefixItems"} & {*reader, *writer}:
+        # It constrains nothing then, but Confluent's registry compares it, and clients expect that.
+        rest, rest_before = _node(reader, "additionalItems"), _node(writer, "additionalItems")
     for index in range(max(len(firsts), len(firsts_before))):
         now = firsts[index] if index < len(firsts) else rest
         before = firsts_before[index] if index < len(firsts_before) else rest_before
@@ -238,3 +241,9 @@ def _items(schema: Mapping[str, object]) -> tuple[list[Node], Node]:
         else []
     )
     return listed, rest if isinstance(rest, dict | bool) else True
+
+
+def _node(schema: Mapping[str, object], keyword: str) -> Node:
+    """The schema under a keyword; without one, anything."""
+    found = schema.get(keyword, True)
+    return found if isinstance(found, dict | bool) else True

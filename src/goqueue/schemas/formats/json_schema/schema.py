@@ -12,6 +12,8 @@ import msgspec
 from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats import json_text
 from goqueue.schemas.formats.interface import (
+    Decode,
+    Encode,
     ResolvedReference,
     SchemaKind,
     SchemaViolation,
@@ -64,6 +66,18 @@ class JsonSchema:
     def validator(self) -> Validate:
         return _validator(self)
 
+    def encoder(self, message_indexes: Sequence[int]) -> Encode:
+        check = self.validator()
+
+        def encode(text: bytes) -> bytes:
+            check(text)
+            return bytes(msgspec.json.format(text, indent=-1))
+
+        return encode
+
+    def decoder(self, message_indexes: Sequence[int]) -> Decode:
+        return _compact
+
     def record_name(self, message_indexes: Sequence[int]) -> str:
         title = self.document.get("title") if isinstance(self.document, dict) else None
         return title if isinstance(title, str) else ""
@@ -93,6 +107,16 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> JsonSchema:
         payload_depth_max=depth_max,
         draft=draft_of(document),
     )
+
+
+def _compact(payload: bytes | memoryview) -> bytes:
+    """A payload on one line. What was written with another schema is shown as it is."""
+    text = bytes(payload)
+    try:
+        text.decode()
+        return bytes(msgspec.json.format(text, indent=-1))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SchemaViolation("$", f"the payload is not JSON: {error}") from None
 
 
 def _node(document: object) -> Node:

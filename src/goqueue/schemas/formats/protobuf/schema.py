@@ -8,15 +8,24 @@ from dataclasses import dataclass
 
 from google.protobuf import descriptor_pb2 as d
 from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
 
 from goqueue.model.errors import InvalidSchema
 from goqueue.schemas.formats.interface import (
+    Decode,
+    Encode,
     ResolvedReference,
     SchemaKind,
     SchemaViolation,
     Validate,
 )
-from goqueue.schemas.formats.protobuf import compatibility, descriptors, printer, validation
+from goqueue.schemas.formats.protobuf import (
+    compatibility,
+    descriptors,
+    json_encoding,
+    printer,
+    validation,
+)
 from goqueue.schemas.formats.references import in_order
 
 
@@ -29,6 +38,7 @@ class ProtobufSchema:
     normalized: str
     file: FileDescriptor
     serialized_file: bytes
+    pool: DescriptorPool
     kind: SchemaKind = SchemaKind.PROTOBUF
 
     def incompatibilities(self, writer: ProtobufSchema) -> list[str]:
@@ -36,6 +46,25 @@ class ProtobufSchema:
 
     def validator(self, message_indexes: Sequence[int] = (0,)) -> Validate:
         return validation.validator(self._message(message_indexes))
+
+    def encoder(self, message_indexes: Sequence[int]) -> Encode:
+        return json_encoding.encoder(self._message(message_indexes), self.pool)
+
+    def decoder(self, message_indexes: Sequence[int]) -> Decode:
+        return json_encoding.decoder(self._message(message_indexes), self.pool)
+
+    def message_indexes(self, name: str) -> tuple[int, ...]:
+        """The indexes of a message by its name, with or without the package."""
+        names = name.removeprefix(f"{self.file.package}.").split(".")
+        inner = dict(self.file.message_types_by_name)
+        indexes = []
+        for one in names:
+            if one not in inner:
+                known = ", ".join(list(self.file.message_types_by_name)[:10]) or "none"
+                raise SchemaViolation("", f"the schema has no message {name[:200]!r}, but: {known}")
+            indexes.append(list(inner).index(one))
+            inner = {each.name: each for each in inner[one].nested_types}
+        return tuple(indexes)
 
     def record_name(self, message_indexes: Sequence[int]) -> str:
         return self._message(message_indexes).full_name
@@ -84,4 +113,5 @@ def parse(text: str, references: Sequence[ResolvedReference]) -> ProtobufSchema:
         normalized=printer.write(resolved, pool, is_normal=True),
         file=descriptor,
         serialized_file=resolved.SerializeToString(deterministic=True),
+        pool=pool,
     )

@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.bodies import Answer, BatchAnswer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.fields import (
     INT64_MAX,
+    Limit,
+    ListCursor,
     NodeId,
     PartitionNumber,
     TopicName,
@@ -58,11 +60,15 @@ class Cluster(Answer, kw_only=True):
     moving: Annotated[int, Meta(description="Partitions that are being reassigned.")]
 
 
+ProblemKind = Literal["waiting", "no_controller", "leaderless", "fenced", "under_replicated"]
+
+
 class ClusterHealth(Answer, kw_only=True):
     """`ok`; `degraded` if redundancy is missing; `down` if something is unavailable."""
 
     status: Literal["ok", "degraded", "down"]
     problems: list[str]
+    kinds: Annotated[list[ProblemKind], Meta(description="What each of the problems is.")]
 
 
 class Node(Answer, kw_only=True):
@@ -74,6 +80,33 @@ class Node(Answer, kw_only=True):
     controller: bool
     leaders: Annotated[int, Meta(description="Number of partitions that it leads.")]
     replicas: Annotated[int, Meta(description="Number of replicas on it.")]
+    release: Annotated[
+        str, Meta(description="Version of GoQueue; empty if it is older than such reports.")
+    ] = ""
+    level_min: Annotated[int, Meta(description="Oldest feature level that it supports.")] = 2
+    level_max: Annotated[int, Meta(description="Newest feature level that it supports.")] = 2
+
+
+class ClusterLevel(Answer, kw_only=True):
+    """The feature level of the cluster: what its nodes may write that earlier releases cannot read.
+
+    If `supported` is higher, the upgrade of all nodes can be finalized.
+    """
+
+    level: int
+    supported: Annotated[
+        int, Meta(description="Newest feature level that all registered nodes support.")
+    ]
+    nodes: list[Node]
+
+
+class FinalizeLevel(Body, kw_only=True):
+    """Raise the feature level; earlier releases cannot use the data any more."""
+
+    level: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)] | None,
+        Meta(description="By default the newest that all nodes support."),
+    ] = None
 
 
 class Nodes(Answer, kw_only=True):
@@ -114,6 +147,9 @@ class ListPartitions(Body, kw_only=True):
         Literal["leaderless", "under_replicated", "moving"] | None,
         Meta(description="Only partitions in this state."),
     ] = None
+    internal: Annotated[bool, Meta(description="Include those of internal topics.")] = True
+    limit: Annotated[Limit | None, Meta(description="By default all partitions.")] = None
+    cursor: ListCursor = ""
 
 
 class PlacedPartition(Answer, kw_only=True):
@@ -128,8 +164,17 @@ class PlacedPartition(Answer, kw_only=True):
     target: list[int] = []
 
 
-class PlacedPartitions(Answer, kw_only=True):
+class PlacedPartitions(Answer, kw_only=True, omit_defaults=True):
+    """All partitions by topic and number, or a page of them if the request has a limit.
+
+    Then `cursor` is the start of the next page, and empty at the end.
+    """
+
     partitions: list[PlacedPartition]
+    cursor: str | UnsetType = UNSET
+    total: Annotated[int | UnsetType, Meta(description="Number of partitions on all pages.")] = (
+        UNSET
+    )
 
 
 class Elect(Body, kw_only=True):
@@ -156,7 +201,7 @@ class Change(Answer, kw_only=True, omit_defaults=True):
     problem: Problem | UnsetType = UNSET
 
 
-class Changes(Answer, kw_only=True):
+class Changes(BatchAnswer, kw_only=True):
     """The results; partitions that needed no change are left out."""
 
     results: list[Change]
@@ -179,8 +224,39 @@ class StartMoves(Body, kw_only=True):
     topic: Annotated[TopicName | None, Meta(description="With `away_from`: only this topic.")] = (
         None
     )
-    dry_run: Annotated[bool, Meta(description="Only return what would be moved.")] = False
+    dry_run: Annotated[
+        bool,
+        Meta(description="Only return what would be moved; refused if a node is not registered."),
+    ] = False
     throttle_bytes_per_second: Throttle | None = None
+
+
+class PlanMoves(Body, kw_only=True):
+    """Plan to move all replicas of a node to others, or topics to some nodes."""
+
+    away_from: Annotated[
+        NodeId | None, Meta(description="Move all replicas away from this node.")
+    ] = None
+    topics: Annotated[
+        Annotated[list[TopicName], Meta(min_length=1, max_length=MOVES_MAX)] | None,
+        Meta(description="Move these topics. With `away_from`: only replicas of these."),
+    ] = None
+    nodes: Annotated[
+        Replicas | None, Meta(description="With `topics`: the nodes that shall have replicas.")
+    ] = None
+
+
+class PlannedMove(Answer, kw_only=True):
+    topic: str
+    partition: int
+    replicas_before: list[int]
+    replicas: Annotated[list[int], Meta(description="The first is the preferred leader.")]
+
+
+class PlannedMoves(Answer, kw_only=True):
+    """The partitions that would move; `moves` for a request that starts reassignments."""
+
+    moves: list[PlannedMove]
 
 
 class MoveResult(Answer, kw_only=True, omit_defaults=True):
@@ -192,13 +268,15 @@ class MoveResult(Answer, kw_only=True, omit_defaults=True):
     problem: Problem | UnsetType = UNSET
 
 
-class StartedMoves(Answer, kw_only=True):
+class StartedMoves(BatchAnswer, kw_only=True):
     results: list[MoveResult]
     failed: Annotated[int, Meta(description="Number of refused partitions.")]
 
 
 class ListMoves(Body, kw_only=True):
     topic: TopicName | None = None
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
 
 
 class ThrottleMoves(Body, kw_only=True):
@@ -249,3 +327,5 @@ class MovingPartition(Answer, kw_only=True):
 
 class Moving(Answer, kw_only=True):
     reassignments: list[MovingPartition]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0

@@ -88,12 +88,54 @@ class DeadLetter(Message, kw_only=True):
 
 
 class DeadLetters(Answer, kw_only=True):
-    """A page of dead letters. `cursor` is the start of the next one; `total` counts all matches."""
+    """A page of dead letters. `cursor` is the start of the next one, where new ones may come."""
 
     messages: list[DeadLetter]
     cursor: str
-    total: int
+    end: Annotated[bool, Meta(description="Nothing is left after this page.")]
+    total: Annotated[int, Meta(description="Dead letters of the topic, whatever the filters.")]
+    matching: Annotated[
+        int | None,
+        Meta(description="How many match the filters. Null on later pages of a filtered list."),
+    ]
+    matching_is_complete: Annotated[
+        bool, Meta(description="False if only the first 10,000 dead letters were examined.")
+    ]
     damaged: list[Damage] = []
+
+
+class SummariseDeadLetters(Body, kw_only=True):
+    dead_letter_topic: DeadLetterTopic = None
+
+
+class ReasonCount(Answer, kw_only=True):
+    reason: Annotated[str | None, Meta(description="Null if none is recorded.")]
+    messages: int
+
+
+class LetterGroupCount(Answer, kw_only=True):
+    group: str
+    messages: int
+
+
+class KeyCount(Answer, kw_only=True):
+    key: str
+    key_encoding: Encoding
+    messages: int
+
+
+class DeadLetterSummary(Answer, kw_only=True):
+    """The most frequent reasons, groups and keys of dead letters, and when these died."""
+
+    messages: Annotated[int, Meta(description="Dead letters that were counted.")]
+    reasons: list[ReasonCount]
+    groups: list[LetterGroupCount]
+    keys: list[KeyCount]
+    first_died_at: int | None
+    last_died_at: int | None
+    is_complete: Annotated[
+        bool, Meta(description="False if there are more dead letters than were counted.")
+    ]
 
 
 class LetterPlace(Body, kw_only=True):

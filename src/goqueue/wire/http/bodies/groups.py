@@ -6,16 +6,19 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.bodies import Answer, BatchAnswer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.messages import Damage, Message
 from goqueue.wire.http.fields import (
     INT32_MAX,
     INT64_MAX,
     Limit,
+    ListCursor,
+    Match,
     MemberEpoch,
     MemberId,
     Offset,
+    Order,
     PartitionNumber,
     ReadEncoding,
     Start,
@@ -27,6 +30,10 @@ TOPICS_MAX = 1000
 OFFSETS_MAX = 10_000
 
 GroupKind = Literal["stream", "queue"]
+LagSort = Literal["partition", "lag"]
+GroupSort = Literal["name", "lag", "lag_ms", "members", "topics", "in_flight"]
+SHARE = "Whether it is a queue group with members that use the protocol of share groups."
+AGE_OF_LAG = "Age of the oldest message that is left; null if it is not known."
 RebalanceTimeoutMs = Annotated[
     int,
     Meta(
@@ -48,16 +55,59 @@ Owned = Annotated[list[TopicPartitions], Meta(max_length=TOPICS_MAX)]
 class ListGroups(Body, kw_only=True):
     kind: GroupKind | None = None
     prefix: Annotated[str, Meta(max_length=255, description="Only names with this prefix.")] = ""
+    match: Match = ""
+    state: Annotated[
+        str, Meta(max_length=50, description="Only groups in this state, such as `Empty`.")
+    ] = ""
+    sort: Annotated[GroupSort, Meta(description="What to sort by.")] = "name"
+    order: Order = "asc"
+    limit: Annotated[Limit | None, Meta(description="By default all groups.")] = None
+    cursor: ListCursor = ""
+    stats: Annotated[bool, Meta(description="Include figures of each group.")] = False
 
 
-class Group(Answer, kw_only=True):
+class GroupStats(Answer, kw_only=True):
+    """Figures of a group."""
+
+    members: Annotated[
+        int,
+        Meta(
+            description=(
+                "Of a share group, its members; of another queue group, consumers with leases, "
+                "by which both are sorted."
+            )
+        ),
+    ]
+    topics: int
+    lag: Annotated[int, Meta(description="Messages after the committed offsets, or not done.")]
+    lag_ms: Annotated[int | None, Meta(description=AGE_OF_LAG)]
+    in_flight: Annotated[int, Meta(description="Leased messages of a queue group.")]
+
+
+class Group(Answer, kw_only=True, omit_defaults=True):
     name: str
     kind: GroupKind
     state: str
+    share: Annotated[
+        bool | UnsetType, Meta(description=f"{SHARE} Missing in a list without pages.")
+    ] = UNSET
+    stats: Annotated[
+        GroupStats | UnsetType, Meta(description="Missing if the owner cannot be reached.")
+    ] = UNSET
 
 
 class Groups(Answer, kw_only=True):
+    """All groups, or a page of them if the request has a limit or other options of pages.
+
+    Then `cursor` is the start of the next page, and empty at the end.
+    """
+
     groups: list[Group]
+    cursor: str | UnsetType = UNSET
+    total: Annotated[int | UnsetType, Meta(description="Number of groups on all pages.")] = UNSET
+    missing_nodes: Annotated[
+        list[int] | UnsetType, Meta(description="Nodes whose groups are missing.")
+    ] = UNSET
 
 
 class Join(Body, kw_only=True):
@@ -147,7 +197,7 @@ class CommitResult(Answer, kw_only=True, omit_defaults=True):
     problem: Problem | UnsetType = UNSET
 
 
-class Committed(Answer, kw_only=True):
+class Committed(BatchAnswer, kw_only=True):
     results: list[CommitResult]
     failed: Annotated[int, Meta(description="Number of offsets that were not committed.")]
 
@@ -264,13 +314,27 @@ class PartitionLag(Answer, kw_only=True):
     offset: int | None
     end_offset: int
     lag: int
+    lag_ms: Annotated[int | None, Meta(description=AGE_OF_LAG)] = None
+
+
+class ShowLag(Body, kw_only=True):
+    topic: Annotated[TopicName | None, Meta(description="Only partitions of this topic.")] = None
+    sort: Annotated[LagSort, Meta(description="What to sort partitions by.")] = "partition"
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
 
 
 class Lag(Answer, kw_only=True):
+    """The lag of a group. Sums are of all its partitions, also those of other pages."""
+
     group: str
     kind: GroupKind
     lag: int
+    lag_ms: Annotated[int | None, Meta(description=AGE_OF_LAG)] = None
+    topics: Annotated[list[str], Meta(description="Topics that the group reads.")] = []
     partitions: list[PartitionLag]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0
 
 
 class GroupMember(Answer, kw_only=True):
@@ -284,11 +348,40 @@ class GroupMember(Answer, kw_only=True):
     target: list[TopicPartitions]
 
 
+class ShareMember(Answer, kw_only=True):
+    member_id: str
+    client_id: str
+    client_host: str
+    rack: str | None
+    member_epoch: int
+    subscribed_topics: list[str]
+    assigned: list[TopicPartitions]
+
+
+class ShareMembers(Answer, kw_only=True):
+    """The members of a queue group that use the protocol of share groups."""
+
+    group: str
+    state: str
+    epoch: int
+    assignor: str
+    members: list[ShareMember]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0
+
+
+class ListShareMembers(Body, kw_only=True):
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
+
+
 class Assignment(Answer, kw_only=True):
     group: str
     state: str
     epoch: int
     members: list[GroupMember]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0
 
 
 class Rebalance(Answer, kw_only=True):
@@ -313,3 +406,26 @@ class Rebalances(Answer, kw_only=True):
 
 class GroupOfMember(Body, kw_only=True):
     member_id: MemberId | None = None
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
+
+
+class ShowGroup(Body, kw_only=True):
+    members: Annotated[
+        bool, Meta(description="Whether to include the members of a stream group.")
+    ] = True
+
+
+class DeleteOffsets(Body, kw_only=True):
+    """Committed offsets to delete; then the group starts there as one that has committed none."""
+
+    topic: TopicName
+    partitions: Annotated[
+        Annotated[list[PartitionNumber], Meta(min_length=1, max_length=OFFSETS_MAX)] | None,
+        Meta(description="By default all of which the group has committed offsets."),
+    ] = None
+
+
+class DeletedOffsets(BatchAnswer, kw_only=True):
+    results: list[CommitResult]
+    failed: Annotated[int, Meta(description="Number of offsets that were not deleted.")]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, Raw, UnsetType, field
 
-from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.bodies import Answer, BatchAnswer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.fields import (
     MESSAGES_MAX,
@@ -30,6 +30,7 @@ from goqueue.wire.http.fields import (
 )
 
 HEADERS_MAX = 1000
+TRACE_PARENT = "traceparent"  # of W3C Trace Context; the same as a header of a request or a record
 Text = Annotated[str, Meta(description="In the encoding given beside it.")]
 
 
@@ -42,10 +43,27 @@ class Header(Body, kw_only=True, gc=False):
 
 
 class Publish(Body, kw_only=True, gc=False):
-    """One message. A `null` value is a tombstone: compaction removes the key."""
+    """One message, with a `value` or with `json`.
 
-    value: Annotated[Text | None, Meta(examples=["hello"])]
+    A `null` value is a tombstone: compaction removes the key.
+    """
+
+    value: Annotated[Text | UnsetType | None, Meta(examples=["hello"])] = UNSET
+    json: Annotated[
+        Raw | UnsetType,
+        Meta(
+            description=(
+                "The value as JSON, instead of `value`. It is stored as it is written, without "
+                "white space between its parts: numbers, strings and the order of members do not "
+                "change. `null` is stored as the text `null`."
+            ),
+            examples=[{"total": 12}],
+        ),
+    ] = UNSET
     key: Text | None = None
+    key_json: Annotated[
+        Raw | UnsetType, Meta(description="The key as JSON, instead of `key`; stored like `json`.")
+    ] = UNSET
     value_encoding: Encoding = "utf8"
     key_encoding: Encoding = "utf8"
     headers: Annotated[list[Header], Meta(max_length=HEADERS_MAX)] = []
@@ -71,6 +89,14 @@ class Publish(Body, kw_only=True, gc=False):
         None
     )
 
+    @property
+    def trace_header(self) -> bytes:
+        """Its own `traceparent`; empty if it has none."""
+        for one in self.headers:
+            if one.name == TRACE_PARENT:
+                return (one.value or "").encode()
+        return b""
+
 
 class PublishOne(Publish, kw_only=True, gc=False):
     """One message, and when it is acknowledged."""
@@ -92,6 +118,11 @@ class PublishMany(Body, kw_only=True):
     messages: Annotated[list[Publish], Meta(min_length=1, max_length=MESSAGES_MAX)]
     acks: Acks = "all"
 
+    @property
+    def trace_header(self) -> bytes:
+        """The `traceparent` of the first message."""
+        return self.messages[0].trace_header
+
 
 class Published(Answer, omit_defaults=True, gc=False):
     """The position of a message, or the schedule id of a delayed one."""
@@ -112,7 +143,7 @@ class PublishResult(Answer, omit_defaults=True, gc=False):
     problem: Problem | UnsetType = UNSET
 
 
-class PublishedMany(Answer, kw_only=True):
+class PublishedMany(BatchAnswer, kw_only=True):
     """One result per message, in the order of the request."""
 
     results: list[PublishResult]
@@ -184,6 +215,49 @@ class Messages(Answer, kw_only=True):
     messages: list[Message]
     cursor: str
     damaged: list[Damage] = []
+
+
+_Exact = Annotated[str, Meta(max_length=10_000)]
+_Part = Annotated[str, Meta(min_length=1, max_length=10_000)]
+_HeaderName = Annotated[str, Meta(min_length=1, max_length=1000)]
+TraceId = Annotated[
+    Annotated[str, Meta(min_length=32, max_length=64)] | None,
+    Meta(
+        description="In a header `traceparent` or `AWSTraceHeader`: 32 hexadecimal digits.",
+        examples=["0af7651916cd43dd8448eb211c80319c"],
+    ),
+]
+
+
+class Search(Body, kw_only=True):
+    """Conditions on messages, all of which hold, and where to search."""
+
+    key: Annotated[_Exact | None, Meta(description="The whole key.")] = None
+    trace_id: TraceId = None
+    header: Annotated[_HeaderName | None, Meta(description="The name of a header.")] = None
+    header_value: Annotated[_Exact | None, Meta(description="The whole value of that header.")] = (
+        None
+    )
+    text: Annotated[
+        _Part | None, Meta(description="In the key, the value or the value of a header.")
+    ] = None
+    partition: PartitionNumber | None = None
+    from_: Annotated[Moment | None, Meta(description="Where to start; `earliest` by default.")] = (
+        field(name="from", default=None)
+    )
+    until: Annotated[Moment | None, Meta(description="Where to end; by default at the end.")] = None
+    cursor: Cursor | None = None
+    limit: Limit = 100
+    encoding: ReadEncoding = "utf8"
+
+
+class Found(Answer, kw_only=True):
+    """Messages, the oldest first. A page may be empty before the end of the search."""
+
+    messages: list[Message]
+    cursor: Annotated[str, Meta(description="Where the search goes on; empty at its end.")]
+    read_bytes: int
+    skipped_bytes: Annotated[int, Meta(description="Which filters of keys ruled out.")]
 
 
 class ReadOne(Body, kw_only=True):

@@ -1,4 +1,4 @@
-"""The node itself: its health and version."""
+"""The node itself: its health, version and metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from goqueue.wire.carrier.bodies import Answer
+from goqueue.wire.carrier.bodies import Answer, Body
 
 
 class Health(Answer, kw_only=True):
@@ -40,3 +40,17 @@ class Version(Answer, kw_only=True):
     cluster_id: Annotated[
         str, Meta(description="Empty while a new node has not joined its cluster.")
     ] = ""
+
+
+class MetricsDetails(Body, kw_only=True):
+    """Which details of metrics to return."""
+
+    family: Annotated[
+        str,
+        Meta(
+            description="Families of details, separated by commas: partitions, groups, queues, "
+            "lanes.",
+            max_length=200,
+            examples=["partitions,groups"],
+        ),
+    ]

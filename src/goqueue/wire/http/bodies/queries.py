@@ -11,6 +11,9 @@ from goqueue.wire.http.fields import (
     INT32_MAX,
     INT64_MAX,
     Epoch,
+    Limit,
+    ListCursor,
+    Match,
     QueryId,
     TransactionId,
 )
@@ -69,6 +72,24 @@ class Query(Answer, kw_only=True):
     epoch: Annotated[int | None, Meta(description="The latest committed epoch.")]
     is_closed: bool
     updated_at: int
+
+
+class ListQueries(Body, kw_only=True):
+    match: Match = ""
+    limit: Limit = 100
+    cursor: ListCursor = ""
+
+
+class ListedQuery(Query, kw_only=True):
+    writers: Annotated[int, Meta(description="Transactions that are open or prepared.")]
+
+
+class Queries(Answer, kw_only=True):
+    """Queries by name; `cursor` is the start of the next page, and empty at the end."""
+
+    queries: list[ListedQuery]
+    cursor: str
+    total: int
 
 
 class CommitEpoch(Body, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.broker.gate.areas.queues import LaneStats, PartitionStats, QueueSettings, Totals
-from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.bodies import Answer, BatchAnswer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.groups import GroupKind, GroupMember
 from goqueue.wire.http.bodies.messages import Message
@@ -67,6 +67,7 @@ class StreamGroup(Answer, kw_only=True, tag_field="kind", tag="stream"):
     epoch: int
     assignor: str
     members: list[GroupMember]
+    member_count: int
 
 
 class QueueGroup(Answer, kw_only=True, tag_field="kind", tag="queue"):
@@ -127,7 +128,7 @@ class ReceiptResult(Answer, omit_defaults=True, gc=False):
     problem: Problem | UnsetType = UNSET
 
 
-class Settled(Answer, kw_only=True):
+class Settled(BatchAnswer, kw_only=True):
     """One result per receipt, in the order of the request."""
 
     results: list[ReceiptResult]
@@ -218,6 +219,9 @@ class Rewind(Body, kw_only=True):
         ),
     ] = None
     offsets: Annotated[list[PartitionOffset], Meta(min_length=1, max_length=10_000)] | None = None
+    dry_run: Annotated[bool, Meta(description="Only return where partitions would continue.")] = (
+        False
+    )
 
 
 class Purge(Body, kw_only=True):

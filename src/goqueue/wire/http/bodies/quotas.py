@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.http.fields import Limit, ListCursor
 
 _NAMES = (
     "Names by kind: `user`, `client-id`, both, `ip` or `tenant`; null is the default, for each "
@@ -37,6 +38,8 @@ class ListQuotas(Body, kw_only=True):
     strict: Annotated[
         bool, Meta(description="Whether to leave out entities with names of other kinds.")
     ] = False
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
 
 
 class Quota(Answer, kw_only=True):
@@ -47,7 +50,11 @@ class Quota(Answer, kw_only=True):
 
 
 class Quotas(Answer, kw_only=True):
+    """Quotas by entity."""
+
     quotas: list[Quota]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0
 
 
 class ChangeQuota(Body, kw_only=True):
@@ -88,5 +95,14 @@ class QuotaUse(Answer, kw_only=True):
     wait_ms: Annotated[int, Meta(description="For how long new requests have to wait.")]
 
 
+class ShowQuotaUsage(Body, kw_only=True):
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
+
+
 class QuotaUsage(Answer, kw_only=True):
+    """Limits that are in use, those that let clients wait the longest first."""
+
     usage: list[QuotaUse]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from goqueue.wire.carrier.bodies import Answer, Body
+from goqueue.wire.carrier.bodies import Answer, BatchAnswer, Body
 from goqueue.wire.carrier.problems import Problem
 from goqueue.wire.http.bodies.messages import HeaderRead
 from goqueue.wire.http.fields import (
@@ -113,7 +113,7 @@ class CancelResult(Answer, omit_defaults=True, gc=False):
     problem: Problem | UnsetType = UNSET
 
 
-class CancelledSchedules(Answer, kw_only=True):
+class CancelledSchedules(BatchAnswer, kw_only=True):
     """One result per schedule, in the order of the request."""
 
     results: list[CancelResult]

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from goqueue.wire.carrier.bodies import Answer, Body
 from goqueue.wire.http.fields import (
     INT32_MAX,
+    Limit,
+    ListCursor,
+    Match,
     Moment,
     Offset,
+    Order,
     PartitionCount,
     PartitionNumber,
     TopicName,
 )
 
+TopicSort = Literal[
+    "name",
+    "partitions",
+    "messages",
+    "bytes",
+    "in_per_s",
+    "in_bytes_per_s",
+    "out_per_s",
+    "out_bytes_per_s",
+    "groups",
+    "lag",
+]
 SettingValue = str | int | float | bool
 Settings = Annotated[
     dict[str, SettingValue],
@@ -40,7 +56,13 @@ class CreateTopic(Body, kw_only=True):
 
 class ListTopics(Body, kw_only=True):
     prefix: Annotated[str, Meta(max_length=249, description="Only names with this prefix.")] = ""
+    match: Match = ""
     internal: Annotated[bool, Meta(description="Include internal topics of the broker.")] = False
+    sort: Annotated[TopicSort, Meta(description="What to sort by.")] = "name"
+    order: Order = "asc"
+    limit: Annotated[Limit | None, Meta(description="By default all topics.")] = None
+    cursor: ListCursor = ""
+    stats: Annotated[bool, Meta(description="Include figures of each topic.")] = False
 
 
 class Topic(Answer, kw_only=True):
@@ -55,6 +77,23 @@ class Topic(Answer, kw_only=True):
     ]
 
 
+class TopicStats(Answer, kw_only=True):
+    """Figures of a topic, as far as its leaders can be reached."""
+
+    messages: Annotated[int, Meta(description="As in the description of the topic.")]
+    bytes: int
+    in_per_s: Annotated[float, Meta(description="Messages stored, in the last seconds.")]
+    in_bytes_per_s: float
+    out_per_s: Annotated[float, Meta(description="Messages read or delivered.")]
+    out_bytes_per_s: Annotated[float, Meta(description="Bytes read by offset.")]
+    groups: Annotated[int, Meta(description="Groups that read the topic.")]
+    lag: Annotated[int, Meta(description="Messages left for the group that is furthest behind.")]
+
+
+class ListedTopic(Topic, kw_only=True, omit_defaults=True):
+    stats: TopicStats | UnsetType = UNSET
+
+
 class TopicDescription(Topic, kw_only=True):
     effective_settings: dict[str, SettingValue]
     messages: Annotated[
@@ -65,7 +104,17 @@ class TopicDescription(Topic, kw_only=True):
 
 
 class Topics(Answer, kw_only=True):
-    topics: list[Topic]
+    """All topics, or a page of them if the request has a limit or other options of pages.
+
+    Then `cursor` is the start of the next page, and empty at the end.
+    """
+
+    topics: list[ListedTopic]
+    cursor: str | UnsetType = UNSET
+    total: Annotated[int | UnsetType, Meta(description="Number of topics on all pages.")] = UNSET
+    missing_nodes: Annotated[
+        list[int] | UnsetType, Meta(description="Nodes whose part of the figures is missing.")
+    ] = UNSET
 
 
 class ChangeTopic(Body, kw_only=True):
@@ -88,9 +137,27 @@ class Partition(Answer, kw_only=True):
     bytes: int
 
 
+class ListTopicPartitions(Body, kw_only=True):
+    limit: Annotated[Limit | None, Meta(description="By default all partitions.")] = None
+    cursor: Annotated[
+        str,
+        Meta(
+            pattern=r"^[0-9]{0,9}$",
+            description="`cursor` of the last response; by default from the start.",
+        ),
+    ] = ""
+
+
 class Partitions(Answer, kw_only=True):
+    """All partitions, or a page of them if the request has a limit.
+
+    Then `cursor` is the start of the next page, and empty at the end.
+    """
+
     topic: str
     partitions: list[Partition]
+    cursor: str | UnsetType = UNSET
+    total: Annotated[int | UnsetType, Meta(description="Partitions on all pages.")] = UNSET
 
 
 class Grow(Body, kw_only=True):

@@ -14,6 +14,7 @@ from goqueue.wire.http.fields import (
     INT64_MAX,
     MESSAGES_MAX,
     GroupName,
+    ListCursor,
     Receipts,
     TopicName,
     TransactionId,
@@ -69,6 +70,9 @@ class ListTransactions(Body, kw_only=True):
     """A selection of transactions; all given filters must match."""
 
     state: TransactionState | None = None
+    open: Annotated[
+        bool, Meta(description="Only those that have not ended, if no state is given.")
+    ] = False
     prefix: Annotated[
         str, Meta(max_length=255, description="Only transactional ids with this prefix.")
     ] = ""
@@ -78,6 +82,7 @@ class ListTransactions(Body, kw_only=True):
         Meta(description="Only those that have been open for longer."),
     ] = None
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    cursor: ListCursor = ""
 
 
 class Participant(Answer, kw_only=True):
@@ -120,7 +125,10 @@ class TransactionShown(Transaction, kw_only=True):
 
 
 class Transactions(Answer, kw_only=True):
+    """A page of transactions by transactional id; `cursor` is empty at the end."""
+
     transactions: list[Transaction]
+    cursor: str
     total: Annotated[int, Meta(description="Total number of matches, regardless of the limit.")]
 
 
@@ -134,6 +142,11 @@ class PublishInTransaction(Body, kw_only=True):
     """Messages of any topics. If one is refused, none is stored."""
 
     messages: Annotated[list[PublishTo], Meta(min_length=1, max_length=MESSAGES_MAX)]
+
+    @property
+    def trace_header(self) -> bytes:
+        """The `traceparent` of the first message."""
+        return self.messages[0].trace_header
 
 
 class CommitOffsets(Commit, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from goqueue.wire.carrier.bodies import Answer, Body
-from goqueue.wire.http.fields import DurationMs, Timestamp
+from goqueue.wire.http.fields import DurationMs, Limit, ListCursor, Timestamp
 
 LIMIT_MAX = 1000
 OVERLAP_MS = 24 * 3_600_000
@@ -105,8 +105,15 @@ class Key(Answer, kw_only=True):
     description: str
 
 
+class ListKeys(Body, kw_only=True):
+    limit: Annotated[Limit | None, Meta(description="By default all.")] = None
+    cursor: ListCursor = ""
+
+
 class Keys(Answer, kw_only=True):
     keys: list[Key]
+    cursor: Annotated[str, Meta(description="Of the next page; empty at the end.")] = ""
+    total: Annotated[int, Meta(description="On all pages.")] = 0
 
 
 class CreateKey(Body, kw_only=True):

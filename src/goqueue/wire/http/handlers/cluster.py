@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.areas.cluster import NodeView, PartitionView
+from goqueue.model.names import INTERNAL_TOPICS
 from goqueue.wire.http.bodies import cluster as bodies
 from goqueue.wire.http.fields import INT32_MAX
+from goqueue.wire.http.overviews.lists import cursor_of, read_cursor
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -36,23 +38,54 @@ def show(front: FrontEnd, call: Call, _: object) -> bodies.Cluster:
 def health(front: FrontEnd, call: Call, _: object) -> bodies.ClusterHealth:
     """The problems of the cluster, the worst first."""
     found = front.gate.cluster.problems(call.session)
-    down = []
+    down: list[tuple[bodies.ProblemKind, str]] = []
     if front.waits_for:
-        down.append(front.waits_for)
+        down.append(("waiting", front.waits_for))
     elif not found.has_controller:
-        down.append("No active controller: most voters are unreachable, so metadata cannot change.")
+        down.append(
+            (
+                "no_controller",
+                "No active controller: most voters are unreachable, so metadata cannot change.",
+            )
+        )
     if found.leaderless:
-        down.append(f"Partitions without a leader: {_named(found.leaderless)}.")
-    degraded = []
+        down.append(("leaderless", f"Partitions without a leader: {_named(found.leaderless)}."))
+    degraded: list[tuple[bodies.ProblemKind, str]] = []
     if found.fenced:
         silent = ", ".join(map(str, found.fenced))
-        degraded.append(f"Nodes that are stopped or cannot be reached: {silent}.")
+        degraded.append(("fenced", f"Nodes that are stopped or cannot be reached: {silent}."))
     if found.under_replicated:
         lacking = _named(found.under_replicated)
-        degraded.append(f"Partitions with replicas that are not in sync: {lacking}.")
+        degraded.append(
+            ("under_replicated", f"Partitions with replicas that are not in sync: {lacking}.")
+        )
+    problems = [*down, *degraded]
     return bodies.ClusterHealth(
-        status="down" if down else "degraded" if degraded else "ok", problems=down + degraded
+        status="down" if down else "degraded" if degraded else "ok",
+        problems=[text for _, text in problems],
+        kinds=[kind for kind, _ in problems],
     )
+
+
+# The feature level
+
+
+def show_level(front: FrontEnd, call: Call, _: object) -> bodies.ClusterLevel:
+    found = front.gate.cluster.level(call.session)
+    nodes = front.gate.cluster.nodes(call.session)
+    return bodies.ClusterLevel(
+        level=found.level, supported=found.supported, nodes=[_node(one) for one in nodes]
+    )
+
+
+async def finalize_level(
+    front: FrontEnd, call: Call, body: bodies.FinalizeLevel
+) -> bodies.ClusterLevel:
+    level = body.level
+    if level is None:
+        level = front.gate.cluster.level(call.session).supported
+    await front.gate.cluster.finalize(call.session, level=level)
+    return show_level(front, call, None)
 
 
 # Nodes
@@ -109,9 +142,18 @@ async def remove_voter(front: FrontEnd, call: Call, _: object) -> bodies.Voters:
 def list_partitions(
     front: FrontEnd, call: Call, query: bodies.ListPartitions
 ) -> bodies.PlacedPartitions:
-    found = front.gate.reassignments.placed(call.session, topic=query.topic)
+    placed = front.gate.reassignments.placed(call.session, topic=query.topic)
+    found = [one for one in placed if _is_meant(one, query)]
+    if query.limit is None:
+        return bodies.PlacedPartitions(partitions=[_placed(one) for one in found])
+    after = read_cursor(query.cursor) if query.cursor else (-1, "")
+    rest = [one for one in found if (one.topic, one.number) > (after[1], after[0])]
+    page = rest[: query.limit]
+    is_last = len(page) == len(rest)
     return bodies.PlacedPartitions(
-        partitions=[_placed(one) for one in found if _is_meant(one, query)]
+        partitions=[_placed(one) for one in page],
+        cursor="" if is_last else cursor_of(page[-1].number, page[-1].topic),
+        total=len(found),
     )
 
 
@@ -128,6 +170,9 @@ def _node(view: NodeView) -> bodies.Node:
         controller=view.is_controller,
         leaders=view.leader_count,
         replicas=view.replica_count,
+        release=view.support.release,
+        level_min=view.support.level_min,
+        level_max=view.support.level_max,
     )
 
 
@@ -173,6 +218,8 @@ def _placed(view: PartitionView) -> bodies.PlacedPartition:
 
 def _is_meant(view: PartitionView, query: bodies.ListPartitions) -> bool:
     if query.node is not None and query.node not in (*view.replicas, *view.adding):
+        return False
+    if not query.internal and view.topic in INTERNAL_TOPICS:
         return False
     if query.state == "leaderless":
         return view.is_leaderless

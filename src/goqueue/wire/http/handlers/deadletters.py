@@ -9,7 +9,7 @@ from goqueue.model.dead_letters import UNKNOWN
 from goqueue.wire.http.bodies import deadletters as bodies
 from goqueue.wire.http.bodies.messages import Damage
 from goqueue.wire.http.fields import Encoding
-from goqueue.wire.http.messages import message_fields, read
+from goqueue.wire.http.messages import message_fields, read, show
 from goqueue.wire.http.moments import time_ms
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ async def list_all(
     return bodies.DeadLetters(
         messages=[_show(page.dead_letter_topic, one, query.encoding) for one in page.letters],
         cursor=",".join(f"{number}:{offset}" for number, offset in enumerate(page.positions)),
+        end=page.is_last,
         total=page.total,
+        matching=page.matching,
+        matching_is_complete=page.is_counted,
         damaged=[
             Damage(
                 partition=one.partition,
@@ -41,6 +44,27 @@ async def list_all(
             )
             for one in page.damaged
         ],
+    )
+
+
+async def summary(
+    front: FrontEnd, call: Call, query: bodies.SummariseDeadLetters
+) -> bodies.DeadLetterSummary:
+    found = await front.gate.dead_letters.summary(
+        call.session, topic=call.text("topic"), dead_letter_topic=query.dead_letter_topic
+    )
+    keys = [(show(key, "utf8"), count) for key, count in found.keys]
+    return bodies.DeadLetterSummary(
+        messages=found.letters,
+        reasons=[bodies.ReasonCount(reason=one, messages=count) for one, count in found.reasons],
+        groups=[bodies.LetterGroupCount(group=one, messages=count) for one, count in found.groups],
+        keys=[
+            bodies.KeyCount(key=key or "", key_encoding=encoding, messages=count)
+            for (key, encoding), count in keys
+        ],
+        first_died_at=found.first_ms,
+        last_died_at=found.last_ms,
+        is_complete=found.is_complete,
     )
 
 

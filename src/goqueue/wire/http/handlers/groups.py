@@ -18,6 +18,7 @@ from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies import queues as queue_bodies
 from goqueue.wire.http.fields import INT64_MAX
+from goqueue.wire.http.overviews.slices import slice_of
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -38,9 +39,13 @@ def group_of(call: Call) -> str:
 
 
 async def list_all(front: FrontEnd, call: Call, query: bodies.ListGroups) -> bodies.Groups:
+    if query != bodies.ListGroups(kind=query.kind, prefix=query.prefix):
+        from goqueue.wire.http.overviews import lists
+
+        return await lists.groups(front, call, query)
     found = await front.gate.groups.list(call.session, kind=query.kind, prefix=query.prefix)
     return bodies.Groups(
-        groups=[bodies.Group(name=one.name, kind=one.kind, state=one.state) for one in found]
+        groups=[bodies.Group(name=one.name, kind=one.kind, state=one.state) for one in found],
     )
 
 
@@ -87,11 +92,12 @@ def _of_field(error: InvalidGroupSettings) -> InvalidField | InvalidGroupSetting
     return explain(f"{text} - at `$.settings{path or '`'}", queue_bodies.PutGroup)
 
 
-async def describe(front: FrontEnd, call: Call, _: object) -> ShownGroup:
-    return _shown(await front.gate.groups.describe(call.session, group=group_of(call)))
+async def describe(front: FrontEnd, call: Call, query: bodies.ShowGroup) -> ShownGroup:
+    found = await front.gate.groups.describe(call.session, group=group_of(call))
+    return _shown(found, with_members=query.members)
 
 
-def _shown(group: GroupDescription | QueueGroup) -> ShownGroup:
+def _shown(group: GroupDescription | QueueGroup, *, with_members: bool = True) -> ShownGroup:
     if isinstance(group, QueueGroup):
         return queue_bodies.QueueGroup(
             name=group.name, settings=group.settings, topics=group.topics
@@ -101,7 +107,35 @@ def _shown(group: GroupDescription | QueueGroup) -> ShownGroup:
         state=group.state,
         epoch=group.epoch,
         assignor=group.protocol_name,
-        members=[member_of(one) for one in group.members],
+        members=[member_of(one) for one in group.members] if with_members else [],
+        member_count=len(group.members),
+    )
+
+
+async def share_members(
+    front: FrontEnd, call: Call, query: bodies.ListShareMembers
+) -> bodies.ShareMembers:
+    found = await front.gate.share_groups.describe(call.session, group=group_of(call))
+    members, place = slice_of(found.members, query.limit, query.cursor)
+    return bodies.ShareMembers(
+        group=found.group_id,
+        state=found.state,
+        epoch=found.epoch,
+        assignor=found.assignor,
+        members=[
+            bodies.ShareMember(
+                member_id=one.member_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                rack=one.rack_id,
+                member_epoch=one.member_epoch,
+                subscribed_topics=sorted(one.subscribed_topics),
+                assigned=topic_partitions(one.assigned),
+            )
+            for one in members
+        ],
+        cursor=place.cursor,
+        total=place.total,
     )
 
 
@@ -109,13 +143,20 @@ async def delete(front: FrontEnd, call: Call, _: object) -> None:
     await front.gate.groups.delete(call.session, group=group_of(call))
 
 
-async def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
+async def lag(front: FrontEnd, call: Call, query: bodies.ShowLag) -> bodies.Lag:
     name = group_of(call)
     found = await front.gate.groups.lag(call.session, group=name)
+    ages_ms = [one.age_ms for one in found.partitions if one.age_ms is not None]
+    wanted = [one for one in found.partitions if query.topic in (None, one.topic)]
+    if query.sort == "lag":
+        wanted.sort(key=lambda one: (-one.lag, one.topic, one.partition))
+    page, place = slice_of(wanted, query.limit, query.cursor)
     return bodies.Lag(
         group=name,
         kind=found.kind,
         lag=sum(one.lag for one in found.partitions),
+        lag_ms=max(ages_ms, default=None),
+        topics=sorted({one.topic for one in found.partitions}),
         partitions=[
             bodies.PartitionLag(
                 topic=one.topic,
@@ -123,9 +164,12 @@ async def lag(front: FrontEnd, call: Call, _: object) -> bodies.Lag:
                 offset=one.offset,
                 end_offset=one.end_offset,
                 lag=one.lag,
+                lag_ms=one.age_ms,
             )
-            for one in found.partitions
+            for one in page
         ],
+        cursor=place.cursor,
+        total=place.total,
     )
 
 

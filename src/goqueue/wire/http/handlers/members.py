@@ -16,6 +16,7 @@ from goqueue.model.errors import UnknownMember
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.handlers.groups import group_of, member_of, topic_partitions
+from goqueue.wire.http.overviews.slices import slice_of
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -84,14 +85,18 @@ async def leave(front: FrontEnd, call: Call, body: bodies.Leave) -> bodies.Left:
 async def assignment(front: FrontEnd, call: Call, query: bodies.GroupOfMember) -> bodies.Assignment:
     group = await front.gate.groups.describe_stream(call.session, group=group_of(call))
     members = [
-        member_of(one)
-        for one in group.members
-        if query.member_id is None or one.member_id == query.member_id
+        one for one in group.members if query.member_id is None or one.member_id == query.member_id
     ]
     if query.member_id is not None and not members:
         raise UnknownMember(group.group_id, query.member_id)
+    page, place = slice_of(members, query.limit, query.cursor)
     return bodies.Assignment(
-        group=group.group_id, state=group.state, epoch=group.epoch, members=members
+        group=group.group_id,
+        state=group.state,
+        epoch=group.epoch,
+        members=[member_of(one) for one in page],
+        cursor=place.cursor,
+        total=place.total,
     )
 
 

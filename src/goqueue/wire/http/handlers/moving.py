@@ -12,6 +12,7 @@ from goqueue.model.errors import ElectionNotNeeded, GoQueueError
 from goqueue.model.names import TopicPartition
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import cluster as bodies
+from goqueue.wire.http.overviews.slices import slice_of
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -38,11 +39,14 @@ async def start_moves(front: FrontEnd, call: Call, body: bodies.StartMoves) -> b
     if (body.moves is None) == (body.away_from is None):
         raise InvalidField("Give either `moves` or `away_from`.", field="moves")
     views = _planned(front, call, body)
+    moves = [Move(one.topic, one.number, one.target) for one in views]
     errors: Sequence[GoQueueError | None] = [None] * len(views)
-    if not body.dry_run:
+    if body.dry_run:
+        front.gate.reassignments.check(call.session, moves=moves)
+    else:
         errors = await front.gate.reassignments.reassign(
             call.session,
-            moves=[Move(one.topic, one.number, one.target) for one in views],
+            moves=moves,
             throttle_bytes_per_second=body.throttle_bytes_per_second,
         )
     results = [
@@ -55,6 +59,34 @@ async def start_moves(front: FrontEnd, call: Call, body: bodies.StartMoves) -> b
         for view, error in zip(views, errors, strict=True)
     ]
     return bodies.StartedMoves(results=results, failed=_failed(results))
+
+
+def plan_moves(front: FrontEnd, call: Call, body: bodies.PlanMoves) -> bodies.PlannedMoves:
+    reassignments = front.gate.reassignments
+    if (body.away_from is None) == (body.nodes is None):
+        raise InvalidField("Give either `away_from`, or `topics` and `nodes`.", field="nodes")
+    if body.away_from is not None:
+        topics: Sequence[str | None] = body.topics or [None]
+        views = [
+            one
+            for topic in topics
+            for one in reassignments.plan_away(call.session, node=body.away_from, topic=topic)
+        ]
+    elif body.topics is None or body.nodes is None:
+        raise InvalidField("Name the topics that shall move.", field="topics")
+    else:
+        views = reassignments.plan_spread(call.session, topics=body.topics, nodes=body.nodes)
+    return bodies.PlannedMoves(
+        moves=[
+            bodies.PlannedMove(
+                topic=one.topic,
+                partition=one.number,
+                replicas_before=list(one.replicas),
+                replicas=list(one.target),
+            )
+            for one in views
+        ]
+    )
 
 
 async def throttle_moves(front: FrontEnd, call: Call, body: bodies.ThrottleMoves) -> bodies.Changes:
@@ -105,7 +137,10 @@ def _names(views: Sequence[PartitionView]) -> list[TopicPartition]:
 
 async def list_moves(front: FrontEnd, call: Call, query: bodies.ListMoves) -> bodies.Moving:
     moves = await front.gate.reassignments.progress(call.session, topic=query.topic)
-    return bodies.Moving(reassignments=[_moving(one) for one in moves])
+    page, place = slice_of(moves, query.limit, query.cursor)
+    return bodies.Moving(
+        reassignments=[_moving(one) for one in page], cursor=place.cursor, total=place.total
+    )
 
 
 def _moving(move: MoveProgress) -> bodies.MovingPartition:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 from base64 import b64encode
 from hashlib import sha256
-from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from goqueue.model.support import release
 from goqueue.wire.carrier.calls import Raw, encode
 from goqueue.wire.http import openapi
 from goqueue.wire.http.bodies.node import Alive, Health, Version, Welcome
+from goqueue.wire.http.console.pages import Asked, start_page
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -22,16 +23,19 @@ _LINKS = {
     "documentation": "/docs",
     "openapi": "/openapi.json",
     "health": "/healthz",
+    "metrics": "/metrics",
     "topics": "/v1/topics",
     "groups": "/v1/groups",
     "cluster": "/v1/admin/cluster",
 }
 
 
-def welcome(front: FrontEnd, call: Call, _: object) -> Welcome:
-    """The start page, for somebody who opens the address in a browser."""
+def welcome(front: FrontEnd, call: Call, _: object) -> Welcome | Raw:
+    """The start page: the console in a browser, if it was built, and links for programs."""
+    if b"text/html" in call.accept:
+        return start_page(Asked())
     node_id, cluster_id = front.gate.node.identity(call.session)
-    return Welcome(version=version("goqueue"), node_id=node_id, cluster_id=cluster_id, links=_LINKS)
+    return Welcome(version=release(), node_id=node_id, cluster_id=cluster_id, links=_LINKS)
 
 
 def health(front: FrontEnd, call: Call, _: object) -> Raw:
@@ -47,8 +51,13 @@ def health(front: FrontEnd, call: Call, _: object) -> Raw:
 
 
 def ready(front: FrontEnd, call: Call, _: object) -> Raw:
-    """Whether the node can take requests now; with a full disk it still serves reads."""
-    return _health(front, call, [front.waits_for] if front.waits_for else [])
+    """Whether the node can take requests, and another one may be stopped.
+
+    With a full disk it still serves reads. After its start it serves requests before it is in sync,
+    but a rolling restart must not go on to the next node before that.
+    """
+    reason = front.waits_for or front.gate.node.catches_up(call.session)
+    return _health(front, call, [reason] if reason else [])
 
 
 def _health(front: FrontEnd, call: Call, problems: list[str]) -> Raw:
@@ -69,7 +78,7 @@ def alive(front: FrontEnd, call: Call, _: object) -> Alive:
 def show_version(front: FrontEnd, call: Call, _: object) -> Version:
     node_id, cluster_id = front.gate.node.identity(call.session)
     return Version(
-        version=version("goqueue"),
+        version=release(),
         python=platform.python_version(),
         api=openapi.API_VERSION,
         node_id=node_id,

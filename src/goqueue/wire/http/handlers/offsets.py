@@ -1,4 +1,4 @@
-"""Committed offsets of stream groups: commit, show, reset."""
+"""Committed offsets of stream groups: commit, show, delete, reset."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ async def committed(
             # The request has no member id, but the group has members.
             raise GroupNotEmpty(group) from error
         raise
-    results = [_result(one, refused.get((one.topic, one.partition))) for one in body.offsets]
+    results = [
+        _result(one.topic, one.partition, refused.get((one.topic, one.partition)))
+        for one in body.offsets
+    ]
     return bodies.Committed(results=results, failed=sum(not _is_fine(one) for one in results))
 
 
@@ -79,6 +82,23 @@ async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
             for number, one in sorted(found.items())
         ],
     )
+
+
+async def delete(front: FrontEnd, call: Call, body: bodies.DeleteOffsets) -> bodies.DeletedOffsets:
+    group, offsets = group_of(call), front.gate.group_offsets
+    numbers = body.partitions
+    if numbers is None:
+        fetched = await offsets.fetch(call.session, group=group, must_exist=True)
+        numbers = sorted(fetched.offsets.get(body.topic, ()))
+    else:
+        numbers = sorted(set(numbers))
+    if not numbers:
+        return bodies.DeletedOffsets(results=[], failed=0)
+    refused = await offsets.delete(call.session, group=group, partitions={body.topic: numbers})
+    results = [
+        _result(body.topic, number, refused.errors.get((body.topic, number))) for number in numbers
+    ]
+    return bodies.DeletedOffsets(results=results, failed=sum(not _is_fine(one) for one in results))
 
 
 async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.ResetDone:
@@ -115,8 +135,8 @@ def _target(to: str, *, now_ms: int) -> Position:
     return Position(At.OFFSET, int(text))
 
 
-def _result(one: bodies.OffsetToCommit, error: GoQueueError | None) -> bodies.CommitResult:
-    result = bodies.CommitResult(topic=one.topic, partition=one.partition)
+def _result(topic: str, partition: int, error: GoQueueError | None) -> bodies.CommitResult:
+    result = bodies.CommitResult(topic=topic, partition=partition)
     if error is not None:
         result.problem = problem_of(error)
     return result

@@ -37,7 +37,7 @@ def publish(front: FrontEnd, call: Call, body: bodies.PublishOne) -> Promise[bod
     front.gate.records.publish(
         call.session,
         topic=topic,
-        records=[to_record(body, now_ms=now_ms)],
+        records=[to_record(body, now_ms=now_ms, trace_parent=call.trace_parent)],
         partition=body.partition,
         waits=body.acks != "none",
         now_ms=now_ms,
@@ -57,7 +57,7 @@ async def publish_many(
     groups: dict[int | None, tuple[list[int], list[Record]]] = {}
     for index, one in enumerate(body.messages):
         try:
-            record = to_record(one, now_ms=now_ms)
+            record = to_record(one, now_ms=now_ms, trace_parent=call.trace_parent)
         except GoQueueError as error:
             results[index] = error
             continue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.gate.areas.queries import QueryView
 from goqueue.wire.http.bodies import queries as bodies
 from goqueue.wire.http.fields import INT64_MAX
+from goqueue.wire.http.overviews.slices import cursor_after
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -26,6 +27,18 @@ async def open_query(front: FrontEnd, call: Call, body: bodies.OpenQuery) -> bod
         call.session, query_id=call.text("query"), run_name=body.run_name
     )
     return _shown(opened)
+
+
+async def list_all(front: FrontEnd, call: Call, query: bodies.ListQueries) -> bodies.Queries:
+    page = await front.gate.queries.list(
+        call.session, match=query.match.lower(), after=query.cursor, limit=query.limit
+    )
+    found = [
+        bodies.ListedQuery(**_fields(one.query), writers=one.writers)  # type: ignore[arg-type]
+        for one in page.queries
+    ]
+    cursor = cursor_after([one.query for one in found], is_last=page.is_last)
+    return bodies.Queries(queries=found, cursor=cursor, total=page.total)
 
 
 async def show(front: FrontEnd, call: Call, _: object) -> bodies.Query:
@@ -51,11 +64,15 @@ async def commit(front: FrontEnd, call: Call, body: bodies.CommitEpoch) -> bodie
 
 
 def _shown(view: QueryView) -> bodies.Query:
-    return bodies.Query(
-        query=view.query_id,
-        run=view.run,
-        run_name=view.run_name,
-        epoch=view.epoch if view.epoch >= 0 else None,
-        is_closed=view.is_closed,
-        updated_at=view.updated_ms,
-    )
+    return bodies.Query(**_fields(view))  # type: ignore[arg-type]
+
+
+def _fields(view: QueryView) -> dict[str, object]:
+    return {
+        "query": view.query_id,
+        "run": view.run,
+        "run_name": view.run_name,
+        "epoch": view.epoch if view.epoch >= 0 else None,
+        "is_closed": view.is_closed,
+        "updated_at": view.updated_ms,
+    }

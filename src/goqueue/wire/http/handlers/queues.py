@@ -52,6 +52,7 @@ async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Mov
         to=edge,
         offsets=offsets,
         time_ms=moment,
+        is_dry_run=body.dry_run,
     )
     return _moved(body.topic, moved)
 

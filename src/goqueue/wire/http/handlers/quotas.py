@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.areas.quotas import EntityFilter, Names
 from goqueue.wire.http.bodies import quotas as bodies
+from goqueue.wire.http.overviews.slices import slice_of
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -17,8 +18,11 @@ def list_all(front: FrontEnd, call: Call, query: bodies.ListQuotas) -> bodies.Qu
     filters += [EntityFilter(kind, "default") for kind in _kinds(query.default)]
     filters += [EntityFilter(kind, "any") for kind in _kinds(query.any)]
     found = front.gate.quotas.describe(call.session, filters=filters, is_strict=query.strict)
+    page, place = slice_of(found, query.limit, query.cursor)
     return bodies.Quotas(
-        quotas=[bodies.Quota(entity=_shown(one.entity), limits=dict(one.limits)) for one in found]
+        quotas=[bodies.Quota(entity=_shown(one.entity), limits=dict(one.limits)) for one in page],
+        cursor=place.cursor,
+        total=place.total,
     )
 
 
@@ -33,8 +37,10 @@ async def delete(front: FrontEnd, call: Call, query: bodies.DeleteQuota) -> None
     await front.gate.quotas.remove(call.session, names=names)
 
 
-async def usage(front: FrontEnd, call: Call, _: object) -> bodies.QuotaUsage:
+async def usage(front: FrontEnd, call: Call, query: bodies.ShowQuotaUsage) -> bodies.QuotaUsage:
     found = await front.gate.quotas.usage(call.session)
+    by_wait = sorted(found, key=lambda one: -one.wait_ms)
+    page, place = slice_of(by_wait, query.limit, query.cursor)
     return bodies.QuotaUsage(
         usage=[
             bodies.QuotaUse(
@@ -44,8 +50,10 @@ async def usage(front: FrontEnd, call: Call, _: object) -> bodies.QuotaUsage:
                 used=round(one.used, 3),
                 wait_ms=one.wait_ms,
             )
-            for one in found
-        ]
+            for one in page
+        ],
+        cursor=place.cursor,
+        total=place.total,
     )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from goqueue.broker.gate.areas.records import At, Position, Span
+from goqueue.broker.gate.areas.records import At, Position, RecordFilter, Span
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies.messages import (
     Damage,
+    Found,
     Message,
     Messages,
     Read,
     ReadOne,
+    Search,
     Stream,
 )
 from goqueue.wire.http.events import EventStream
@@ -21,7 +23,7 @@ from goqueue.wire.http.messages import to_message
 from goqueue.wire.http.moments import EARLIEST, LATEST, position_of
 
 if TYPE_CHECKING:
-    from goqueue.broker.gate.views import PageView, PlaceView, TopicView
+    from goqueue.broker.gate.views import PageView, PlaceView, RecordStream, TopicView
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
@@ -50,6 +52,35 @@ async def read(front: FrontEnd, call: Call, query: Read) -> Messages:
     )
 
 
+async def search(front: FrontEnd, call: Call, query: Search) -> Found:
+    topic = front.gate.topics.get(call.session, topic=call.text("topic"))
+    page = await front.gate.records.search(
+        call.session,
+        topic=topic.name,
+        spans=_spans(
+            front, topic, query, query.from_ or EARLIEST, query.until, most=PARTITIONS_PER_READ_MAX
+        ),
+        wanted=RecordFilter(
+            _encoded(query.key),
+            query.trace_id,
+            query.header,
+            _encoded(query.header_value),
+            _encoded(query.text),
+        ),
+        limit=query.limit,
+        cancellation=call.cancellation,
+    )
+    return Found(
+        messages=[
+            to_message(topic.name, number, record, query.encoding)
+            for number, record in page.records
+        ],
+        cursor=",".join(f"{number}:{offset}" for number, offset in page.places),
+        read_bytes=page.read_bytes,
+        skipped_bytes=page.skipped_bytes,
+    )
+
+
 async def read_one(front: FrontEnd, call: Call, query: ReadOne) -> Message:
     topic = front.gate.topics.get(call.session, topic=call.text("topic")).name
     number = call.number("partition", most=INT32_MAX)
@@ -64,7 +95,13 @@ async def read_one(front: FrontEnd, call: Call, query: ReadOne) -> Message:
     return to_message(topic, number, record, query.encoding)
 
 
-async def stream(front: FrontEnd, call: Call, query: Stream) -> EventStream:
+async def stream(
+    front: FrontEnd,
+    call: Call,
+    query: Stream,
+    make: Callable[[RecordStream, str], EventStream] | None = None,
+) -> EventStream:
+    """Follow a topic, as a plain stream of events or as another one."""
     topic = front.gate.topics.get(call.session, topic=call.text("topic"))
     if call.last_event_id:
         query.cursor = call.last_event_id
@@ -77,7 +114,13 @@ async def stream(front: FrontEnd, call: Call, query: Stream) -> EventStream:
         ),
         is_committed_only=_is_committed_only(query),
     )
+    if make is not None:
+        return make(followed, topic.name)
     return EventStream(followed, topic.name, query.encoding)
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 def messages_of(page: PageView, encoding: Encoding) -> list[Message]:
@@ -106,7 +149,7 @@ def cursor_of(places: Sequence[PlaceView]) -> str:
 def _spans(
     front: FrontEnd,
     topic: TopicView,
-    query: Read | Stream,
+    query: Read | Stream | Search,
     begin: str,
     until: str | None,
     *,
@@ -121,18 +164,19 @@ def _spans(
             Span(number, Position(At.OFFSET, offset), end) for number, offset in offsets.items()
         ]
     chosen = range(topic.partition_count) if query.partition is None else [query.partition]
-    _check_count(len(chosen), most=most)
+    check_count(len(chosen), most=most)
     first = position_of(begin, now_ms=now_ms, field="from")
     return [Span(number, first, end) for number in chosen]
 
 
-def _named_offsets(query: Read | Stream, *, most: int) -> dict[int, int] | None:
+def _named_offsets(query: Read | Stream | Search, *, most: int) -> dict[int, int] | None:
     """The offsets by partition in a query, if it has any."""
     if query.cursor is not None:
-        if query.partition is not None or query.offset is not None or query.from_ is not None:
+        offset = None if isinstance(query, Search) else query.offset
+        if query.partition is not None or offset is not None or query.from_ is not None:
             raise InvalidField("A cursor cannot be combined with other positions.", field="cursor")
-        return _at_cursor(query.cursor, most=most)
-    if query.offset is None:
+        return at_cursor(query.cursor, most=most)
+    if isinstance(query, Search) or query.offset is None:
         return None
     if query.partition is None:
         raise InvalidField("An offset needs a partition; give it too.", field="partition")
@@ -145,7 +189,7 @@ def _is_committed_only(query: Read | ReadOne | Stream) -> bool:
     return query.isolation == "committed"
 
 
-def _at_cursor(cursor: str, *, most: int) -> dict[int, int]:
+def at_cursor(cursor: str, *, most: int) -> dict[int, int]:
     offsets: dict[int, int] = {}
     for pair in cursor.split(","):
         number, colon, offset = pair.partition(":")
@@ -154,7 +198,7 @@ def _at_cursor(cursor: str, *, most: int) -> dict[int, int]:
         if int(number) in offsets:
             raise InvalidField(f"Partition {int(number)} is given twice.", field="cursor")
         offsets[int(number)] = int(offset)
-        _check_count(len(offsets), most=most)
+        check_count(len(offsets), most=most)
     return offsets
 
 
@@ -162,7 +206,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19
 
 
-def _check_count(count: int, *, most: int) -> None:
+def check_count(count: int, *, most: int) -> None:
     if count > most:
         raise InvalidField(
             f"At most {most} partitions can be read together; give one.", field="partition"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
 
 from goqueue.broker.gate.areas.configs import Change, ChangeKind
 from goqueue.broker.gate.areas.records import At, Position
@@ -38,18 +40,24 @@ async def create(front: FrontEnd, call: Call, body: bodies.CreateTopic) -> bodie
             partitions=created.partition_count,
             replication=created.replication_factor,
             internal=False,
-            settings=_typed(settings),
+            settings=typed(settings),
             effective_settings={},
             messages=0,
             bytes=0,
         )
 
 
-def list_all(front: FrontEnd, call: Call, query: bodies.ListTopics) -> bodies.Topics:
+def list_all(
+    front: FrontEnd, call: Call, query: bodies.ListTopics
+) -> bodies.Topics | Coroutine[Any, Any, bodies.Topics]:
+    if query != bodies.ListTopics(prefix=query.prefix, internal=query.internal):
+        from goqueue.wire.http.overviews import lists
+
+        return lists.topics(front, call, query)
     found = front.gate.topics.summaries(
         call.session, prefix=query.prefix, with_internal=query.internal
     )
-    return bodies.Topics(topics=[_summary(one) for one in found])
+    return bodies.Topics(topics=[listed(one) for one in found])
 
 
 async def describe(front: FrontEnd, call: Call, _: object) -> bodies.TopicDescription:
@@ -73,8 +81,24 @@ async def delete(front: FrontEnd, call: Call, _: object) -> None:
     await front.gate.topics.delete(call.session, topic=call.text("topic"))
 
 
-async def partitions(front: FrontEnd, call: Call, _: object) -> bodies.Partitions:
-    return await _partitions(front, call, call.text("topic"))
+async def partitions(
+    front: FrontEnd, call: Call, query: bodies.ListTopicPartitions
+) -> bodies.Partitions:
+    topic = call.text("topic")
+    if query.limit is None:
+        return await _partitions(front, call, topic)
+    count = front.gate.topics.get(call.session, topic=topic).partition_count
+    first = int(query.cursor) if query.cursor else 0
+    found = await front.gate.topics.partitions(
+        call.session, topic=topic, first=first, limit=query.limit
+    )
+    end = first + len(found)
+    return bodies.Partitions(
+        topic=topic,
+        partitions=[_partition(number, one) for number, one in enumerate(found, first)],
+        cursor=str(end) if end < count else "",
+        total=count,
+    )
 
 
 async def grow(front: FrontEnd, call: Call, body: bodies.Grow) -> bodies.Partitions:
@@ -113,14 +137,15 @@ async def delete_records(
     )
 
 
-def _summary(topic: TopicSummary) -> bodies.Topic:
-    return bodies.Topic(
+def listed(topic: TopicSummary, stats: bodies.TopicStats | UnsetType = UNSET) -> bodies.ListedTopic:
+    return bodies.ListedTopic(
+        stats=stats,
         name=topic.name,
         id=topic.id.hex(),
         partitions=topic.partition_count,
         replication=topic.replication_factor,
         internal=topic.is_internal,
-        settings=_typed(topic.settings),
+        settings=typed(topic.settings),
     )
 
 
@@ -133,8 +158,8 @@ async def _describe(front: FrontEnd, call: Call, name: str) -> bodies.TopicDescr
         partitions=topic.partition_count,
         replication=topic.replication_factor,
         internal=topic.is_internal,
-        settings=_typed(topic.settings),
-        effective_settings=_typed(found.effective_settings),
+        settings=typed(topic.settings),
+        effective_settings=typed(found.effective_settings),
         messages=found.offsets_in_use,
         bytes=found.size,
     )
@@ -169,7 +194,7 @@ def _text(value: SettingValue) -> str:
     return str(value)
 
 
-def _typed(settings: Mapping[str, str]) -> dict[str, SettingValue]:
+def typed(settings: Mapping[str, str]) -> dict[str, SettingValue]:
     """Settings in the form of JSON."""
     typed: dict[str, SettingValue] = {}
     for name, text in sorted(settings.items()):

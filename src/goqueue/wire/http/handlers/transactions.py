@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from goqueue.wire.http.front_end import FrontEnd
 
 _STATES = {cast(bodies.TransactionState, one.name.lower()): one for one in TransactionState}
+_OPEN = frozenset(
+    {
+        TransactionState.ONGOING,
+        TransactionState.PREPARED,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+    }
+)
 _NAMES = {state: name for name, state in _STATES.items()}
 
 
@@ -44,16 +52,22 @@ async def begin(front: FrontEnd, call: Call, body: bodies.Begin) -> bodies.Begun
 async def list_all(
     front: FrontEnd, call: Call, query: bodies.ListTransactions
 ) -> bodies.Transactions:
+    states = _OPEN if query.open else frozenset()
     page = await front.gate.transactions.list(
         call.session,
-        states=frozenset(() if query.state is None else (_STATES[query.state],)),
+        states=states if query.state is None else frozenset({_STATES[query.state]}),
         producer_ids=frozenset(() if query.producer_id is None else (query.producer_id,)),
         older_than_ms=-1 if query.older_than_ms is None else query.older_than_ms,
         prefix=query.prefix,
-        limit=query.limit,
+        after=query.cursor,
+        limit=query.limit + 1,
     )
+    shown = [_listed(one) for one in page.transactions[: query.limit]]
+    is_last = len(page.transactions) <= query.limit
     return bodies.Transactions(
-        transactions=[_listed(one) for one in page.transactions], total=page.total
+        transactions=shown,
+        cursor="" if is_last else shown[-1].transactional_id,
+        total=page.total,
     )
 
 
@@ -84,7 +98,8 @@ async def publish(
     refused: dict[int, GoQueueError] = {}
     for place, one in enumerate(body.messages):
         try:
-            messages.append(Addressed(one.topic, to_record(one, now_ms=now_ms), one.partition))
+            record = to_record(one, now_ms=now_ms, trace_parent=call.trace_parent)
+            messages.append(Addressed(one.topic, record, one.partition))
         except GoQueueError as error:
             refused[place] = error
     published = await front.gate.transactions.publish(

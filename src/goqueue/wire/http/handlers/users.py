@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.gate.areas.users import KeyKind, KeyView, NewKeyView, UserView
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import users as bodies
+from goqueue.wire.http.overviews.slices import slice_of
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
@@ -66,9 +67,10 @@ async def delete(front: FrontEnd, call: Call, _: object) -> None:
 # Keys
 
 
-def list_keys(front: FrontEnd, call: Call, _: object) -> bodies.Keys:
+def list_keys(front: FrontEnd, call: Call, query: bodies.ListKeys) -> bodies.Keys:
     found = front.gate.users.keys(call.session, user=call.text("user"))
-    return bodies.Keys(keys=[_key(one) for one in found])
+    page, place = slice_of(found, query.limit, query.cursor)
+    return bodies.Keys(keys=[_key(one) for one in page], cursor=place.cursor, total=place.total)
 
 
 def show_key(front: FrontEnd, call: Call, _: object) -> bodies.Key:

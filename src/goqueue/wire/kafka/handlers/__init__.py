@@ -64,9 +64,20 @@ HANDLERS: Mapping[int, str] = {
     66: "transaction_admin.list_transactions",
     68: "groups.consumer_group_heartbeat",
     69: "groups.consumer_group_describe",
+    71: "telemetry.get_telemetry_subscriptions",
+    72: "telemetry.push_telemetry",
     74: "configs.list_config_resources",
     75: "topics.describe_topic_partitions",
+    76: "share_groups.share_group_heartbeat",
+    77: "share_groups.share_group_describe",
+    78: "share_fetch.share_fetch",
+    79: "share_fetch.share_acknowledge",
+    90: "share_offsets.describe_share_group_offsets",
+    91: "share_offsets.alter_share_group_offsets",
+    92: "share_offsets.delete_share_group_offsets",
 }
+# Of client telemetry, which a node may be without.
+TELEMETRY_KEYS = frozenset((71, 72))
 
 
 def load_handler(key: int) -> Handler:

@@ -44,6 +44,7 @@ _ENDPOINT_CONTROLLERS = 2
 
 
 def api_versions(front: FrontEnd, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    call.connection.software = request.client_software_name
     return ApiVersionsResponse(
         api_keys=front.api_versions(),
         supported_features=[

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.grants import Wanted
-from goqueue.broker.gate.views import FetchedBatches, FetchedData
+from goqueue.broker.gate.views import FetchedData
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import CorruptBatch, GoQueueError
 from goqueue.wire.kafka.errors import ErrorCode, code_of
@@ -18,6 +19,7 @@ from goqueue.wire.kafka.fetch_sessions import (
     PartitionRef,
     SessionPartition,
 )
+from goqueue.wire.kafka.fetched_records import RecordsWriter
 from goqueue.wire.kafka.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -36,14 +38,6 @@ _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_RACKS = 11
 _READ_COMMITTED = 1
-# Below this, one read and one send cost less than sendfile.
-_SEND_FROM_FILE_BYTES_MIN = 32 << 10
-# A response larger than this should be partly sent before all of it has been read.
-_READ_AT_ONCE_BYTES_MAX = 1 << 20
-_SEND_FROM_FILE_BYTES_MIN_OF_MUCH = 16 << 10
-# Bytes of a response that are held in memory until the client takes them; beyond it, small pieces
-# are sent from their files too.
-_MEMORY_BYTES_MAX = 2 << 20
 
 
 def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchResponse]:
@@ -72,8 +66,12 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
     # A consumer with a closer replica is sent there at once.
     nearer = _nearer(call, places, request.rack_id) if request.rack_id else {}
 
+    waits_since: float | None = None
+
     def done(results: Sequence[FetchedData]) -> None:
         call.connection.cancellations.pop(promise, None)
+        if waits_since is not None:
+            call.leave_out(perf_counter() - waits_since)
         if call.connection.is_closed:
             return
         response = FetchResponse(
@@ -90,6 +88,7 @@ def fetch(front: FrontEnd, call: Call, request: FetchRequest) -> Promise[FetchRe
         done=done,
     )
     if not promise.is_done:
+        waits_since = perf_counter()
         call.connection.cancellations[promise] = waiting.cancel
     return promise
 
@@ -173,19 +172,12 @@ def _topics(
 ) -> list[FetchableTopicResponse]:
     topics: dict[str | bytes, FetchableTopicResponse] = {}
     served: list[PartitionRef] = []
-    size = sum([one.batches.length for one in results if one.batches is not None])
-    is_much = size > _READ_AT_ONCE_BYTES_MAX
-    in_file_min = _SEND_FROM_FILE_BYTES_MIN_OF_MUCH if is_much else _SEND_FROM_FILE_BYTES_MIN
-    memory_bytes = 0
+    writer = RecordsWriter(one.batches for one in results)
     for (key, _), result in zip(places, results, strict=True):
         if nearer and key in nearer and result.error is None:
             data = _elsewhere(key[1], result, nearer[key])
         else:
-            data = _partition_data(key[1], result, is_committed_only, in_file_min)
-        if data.records.__class__ is bytes:
-            memory_bytes += len(data.records)
-            if memory_bytes > _MEMORY_BYTES_MAX:
-                in_file_min = 1
+            data = _partition_data(key[1], result, is_committed_only, writer)
         known = session.partitions.get(key) if session is not None else None
         if known is not None and not _has_news(known, data) and is_incremental:
             continue
@@ -220,16 +212,16 @@ def _has_news(known: SessionPartition, data: PartitionData) -> bool:
 
 
 def _partition_data(
-    number: int, result: FetchedData, is_committed_only: bool, in_file_min: int
+    number: int, result: FetchedData, is_committed_only: bool, writer: RecordsWriter
 ) -> PartitionData:
     partition, error = result.partition, result.error
     records: bytes | FileRange = b""
     if error is None and result.batches is not None:
         try:
-            records = _records(result, in_file_min)
+            records = writer.records(result.batches)
         except (CorruptBatch, OSError) as failure:
             assert partition is not None
-            error = partition.unreadable(failure)
+            error = partition.unreadable(failure, result.batches.offset)
     if partition is None:
         code = code_of(error) if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
         return PartitionData(
@@ -267,30 +259,3 @@ def _aborted(result: FetchedData) -> list[AbortedTransaction]:
         AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
         for one in result.aborted
     ]
-
-
-def _records(result: FetchedData, in_file_min: int) -> bytes | FileRange:
-    """Return the batches: small ones as bytes, large ones as a range of the file.
-
-    Bytes that this process did not write are read first, to verify their checksums.
-    """
-    batches = result.batches
-    assert batches is not None
-    if batches.length >= _SEND_FROM_FILE_BYTES_MIN:
-        _prefetch(batches)
-    if batches.is_trusted and batches.length >= in_file_min:
-        return FileRange(batches.file, batches.position, batches.length)
-    data = batches.read()
-    if len(data) < min(_SEND_FROM_FILE_BYTES_MIN, 2 * in_file_min):
-        return data
-    return FileRange(batches.file, batches.position, len(data))
-
-
-def _prefetch(batches: FetchedBatches) -> None:
-    """Read all parts of a response that are not in the page cache, concurrently.
-
-    What follows them is read ahead while the client processes this: it will be fetched next.
-    """
-    file, position, length = batches.file, batches.position, batches.length
-    if file.read_at_once(position + length - 1, 1) is None:
-        file.prefetch(position, 2 * length)

@@ -24,6 +24,7 @@ from goqueue.broker.gate.areas.members import (
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,
+    GroupKindMismatch,
     MemberIdRequired,
     UnknownGroup,
 )
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
+SHARE_TYPE = "share"  # both the type and the protocol of these groups
 _FIRST_JOIN_VERSION_WITH_ID_REQUIRED = 4
 _FIRST_JOIN_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
 _FIRST_JOIN_VERSION_WITH_NULL_PROTOCOL = 7
@@ -266,22 +268,45 @@ def _assignment(front: FrontEnd, call: Call, partitions: Iterable[Partition]) ->
 async def list_groups(
     front: FrontEnd, call: Call, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    states = frozenset(one for one in GroupState if one.lower() in _lowered(request.states_filter))
-    types = frozenset(one for one in GroupType if one.lower() in _lowered(request.types_filter))
-    if (request.states_filter and not states) or (request.types_filter and not types):
-        return ListGroupsResponse(groups=[])
-    found = await front.gate.groups.list(call.session, kind="stream", states=states, types=types)
-    return ListGroupsResponse(
-        groups=[
-            ListedGroup(
-                group_id=one.name,
-                protocol_type=one.protocol_type,
-                group_state=one.state,
-                group_type=one.type,
-            )
-            for one in found
-        ]
+    states, types = _lowered(request.states_filter), _lowered(request.types_filter)
+    listed = await _list_streams(front, call, states, types)
+    if not types or SHARE_TYPE in types:
+        listed += await _list_shares(front, call, states)
+    return ListGroupsResponse(groups=listed)
+
+
+async def _list_streams(
+    front: FrontEnd, call: Call, states: set[str], types: set[str]
+) -> list[ListedGroup]:
+    wanted_states = frozenset(one for one in GroupState if one.lower() in states)
+    wanted_types = frozenset(one for one in GroupType if one.lower() in types)
+    if (states and not wanted_states) or (types and not wanted_types):
+        return []
+    found = await front.gate.groups.list(
+        call.session, kind="stream", states=wanted_states, types=wanted_types
     )
+    return [
+        ListedGroup(
+            group_id=one.name,
+            protocol_type=one.protocol_type,
+            group_state=one.state,
+            group_type=one.type,
+        )
+        for one in found
+    ]
+
+
+async def _list_shares(front: FrontEnd, call: Call, states: set[str]) -> list[ListedGroup]:
+    return [
+        ListedGroup(
+            group_id=one.group_id,
+            protocol_type=SHARE_TYPE,
+            group_state=one.state,
+            group_type=SHARE_TYPE,
+        )
+        for one in await front.gate.share_groups.list(call.session)
+        if not states or one.state.lower() in states
+    ]
 
 
 def _lowered(words: list[str]) -> set[str]:
@@ -418,7 +443,7 @@ async def delete_groups(
     for group_id in request.groups_names:
         code, message = 0, None
         try:
-            await front.gate.groups.delete_stream(call.session, group=group_id)
+            await _delete(front, call, group_id)
         except CoordinatorNotAvailable:
             code, message = ErrorCode.GROUP_ID_NOT_FOUND, str(UnknownGroup(group_id))
         except GoQueueError as error:
@@ -427,3 +452,10 @@ async def delete_groups(
             DeletableGroupResult(group_id=group_id, error_code=code, error_message=message)
         )
     return DeleteGroupsResponse(results=results)
+
+
+async def _delete(front: FrontEnd, call: Call, group_id: str) -> None:
+    try:
+        await front.gate.groups.delete_stream(call.session, group=group_id)
+    except (GroupKindMismatch, UnknownGroup):
+        await front.gate.share_groups.delete(call.session, group=group_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from goqueue.broker.gate.areas.records import EARLIEST, LATEST, At, Position
 from goqueue.loop.promise import Promise
@@ -46,10 +48,53 @@ _SPECIAL = {
     _RECORDS_END: Position(At.RECORDS_END),
 }
 _READ_COMMITTED = 1
+
+_log = logging.getLogger(__name__)
 _FIRST_LIST_VERSION_WITH_EPOCHS = 4
 
 
-def list_offsets(front: FrontEnd, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(
+    front: FrontEnd, call: Call, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Promise[Any], None, ListOffsetsResponse]:
+    if any(one.timestamp == _RECORDS_END for topic in request.topics for one in topic.partitions):
+        return _list_after_search(front, call, request)
+    return _list_all(front, call, request)
+
+
+async def _list_after_search(
+    front: FrontEnd, call: Call, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Search for the ends of records first, as that may take many turns of the event loop."""
+    for topic in request.topics:
+        wanted = [one for one in topic.partitions if one.timestamp == _RECORDS_END]
+        led = [one.partition_index for one in wanted if _is_here(front, call, topic.name, one)]
+        if led:
+            try:
+                await front.gate.records.bounds(
+                    call.session, topic=topic.name, partitions=led, with_records_end=True
+                )
+            except GoQueueError as error:
+                # It has changed meanwhile, or cannot be read; the list says what is wrong.
+                _log.info("the ends of records of %s were not found: %s", topic.name, error)
+    return _list_all(front, call, request)
+
+
+def _is_here(front: FrontEnd, call: Call, topic: str, wanted: ListOffsetsPartition) -> bool:
+    """Whether a partition is led here, and the client may ask for it."""
+    try:
+        front.gate.records.find_offset(
+            call.session,
+            topic=topic,
+            partition=wanted.partition_index,
+            position=LATEST,
+            leader_epoch=wanted.current_leader_epoch,
+        )
+    except GoQueueError:
+        return False  # The list says why.
+    return True
+
+
+def _list_all(front: FrontEnd, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     is_committed_only = request.isolation_level == _READ_COMMITTED
     return ListOffsetsResponse(
         topics=[

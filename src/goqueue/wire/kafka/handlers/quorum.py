@@ -16,6 +16,7 @@ from goqueue.wire.kafka.messages.alter_replica_log_dirs import (
 )
 from goqueue.wire.kafka.messages.update_features import (
     FeatureUpdateKey,
+    UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
@@ -30,6 +31,7 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 _UPGRADE_TYPES = (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE)
 _LISTENER = "CONTROLLER"
 _FIRST_VERSION_WITH_NODES = 2
+_UNITED_VERSION = 2  # of UpdateFeatures: from here on, an answer has no results by feature
 
 
 async def describe_quorum(
@@ -116,7 +118,16 @@ def update_features(
                 ),
                 results=[],
             )
-    return UpdateFeaturesResponse(error_message=None, results=[])
+    # Clients of older versions expect a result for each feature. Its message is that of Kafka.
+    results = (
+        [
+            UpdatableFeatureResult(one.feature, ErrorCode.NONE, ErrorCode.NONE.name)
+            for one in request.feature_updates
+        ]
+        if call.version < _UNITED_VERSION
+        else []
+    )
+    return UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _problem(call: Call, update: FeatureUpdateKey) -> str:

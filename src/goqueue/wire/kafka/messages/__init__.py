@@ -67,12 +67,17 @@ _APIS: Final = (
     Api(66, "ListTransactions", 0, 2, 0, "list_transactions"),
     Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, "consumer_group_heartbeat"),
     Api(69, "ConsumerGroupDescribe", 0, 1, 0, "consumer_group_describe"),
+    Api(71, "GetTelemetrySubscriptions", 0, 0, 0, "get_telemetry_subscriptions"),
+    Api(72, "PushTelemetry", 0, 0, 0, "push_telemetry"),
     Api(74, "ListConfigResources", 0, 1, 0, "list_config_resources"),
     Api(75, "DescribeTopicPartitions", 0, 0, 0, "describe_topic_partitions"),
     Api(76, "ShareGroupHeartbeat", 1, 1, 0, "share_group_heartbeat"),
     Api(77, "ShareGroupDescribe", 1, 1, 0, "share_group_describe"),
     Api(78, "ShareFetch", 1, 2, 0, "share_fetch"),
     Api(79, "ShareAcknowledge", 1, 2, 0, "share_acknowledge"),
+    Api(90, "DescribeShareGroupOffsets", 0, 1, 0, "describe_share_group_offsets"),
+    Api(91, "AlterShareGroupOffsets", 0, 0, 0, "alter_share_group_offsets"),
+    Api(92, "DeleteShareGroupOffsets", 0, 0, 0, "delete_share_group_offsets"),
 )
 
 API_BY_KEY: Final[Mapping[int, Api]] = {api.key: api for api in _APIS}

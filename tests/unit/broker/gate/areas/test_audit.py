@@ -12,6 +12,7 @@ from goqueue.broker.gate.areas.audit import At, AuditFilter, AuditPage, Position
 from goqueue.loop.promise import Cancellation
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.errors import AccessDenied, UnknownTopic
+from goqueue.model.names import AUDIT_TOPIC
 from goqueue.model.session import Session
 from tests.unit.broker.gate.test_gate import ALICE, error_of
 from tests.unit.broker.node import Node
@@ -30,6 +31,17 @@ def node() -> Node:
         node.wait(node.broker.gate.topics.create(user, name=f"topic-{number}"))
         node.run_for(100)
     return node
+
+
+def test_the_first_events_are_waited_for() -> None:
+    """A reader may come before the first event has created the topic."""
+    node = Node(security__audit="on")
+    waiting = node.broker.gate.audit.read(ADMIN, limit=10, cancellation=Cancellation())
+    assert not node.broker.topics.find(AUDIT_TOPIC)
+    node.wait(node.broker.gate.topics.create(ADMIN, name="orders"))
+    assert node.wait(waiting).next_offset >= 0
+    node.run_for(1000)
+    assert names(read(node)) == ["orders"]
 
 
 class OnlyFor:
@@ -170,5 +182,9 @@ def test_who_is_no_operator_sees_nothing_of_tenants(node: Node) -> None:
 
 
 def test_without_a_log_there_is_nothing_to_read() -> None:
-    call = Node().broker.gate.audit.newest(ADMIN, limit=1, cancellation=Cancellation())
+    """Listing events is no error, which would tell people to create an internal topic."""
+    node = Node()
+    page = node.wait(node.broker.gate.audit.newest(ADMIN, limit=1, cancellation=Cancellation()))
+    assert (page.events, page.is_end) == ([], True)
+    call = node.broker.gate.audit.read(ADMIN, limit=1, cancellation=Cancellation())
     assert isinstance(error_of(call), UnknownTopic)

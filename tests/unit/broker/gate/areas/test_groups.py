@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from goqueue.model.errors import (
     UnknownGroup,
     UnknownPartition,
     UnknownTopic,
+    UnstableOffsetCommit,
 )
 from goqueue.model.session import Session
 from tests.unit.broker.node import Node
@@ -172,6 +174,68 @@ def test_a_group_with_members_is_neither_reset_nor_begun(node: Node) -> None:
         ALICE, group="readers", topics=["orders"], start="latest"
     )
     assert isinstance(error_of(begun), GroupNotEmpty)
+
+
+def commit_pending(node: Node, group: str, *offsets: OffsetToCommit) -> Callable[..., None]:
+    """Commit offsets in a transaction; the result ends it."""
+    transactions = node.broker.transactions
+    identity = node.wait(transactions.initialise("copier", timeout_ms=60_000))
+    node.wait(transactions.add_group("copier", identity, group))
+    call = CommitOffsets(group_id=group, offsets=offsets)
+    node.wait(transactions.commit_offsets("copier", identity, call, joins_transaction=False))
+
+    def end(*, is_commit: bool) -> None:
+        node.wait(transactions.finish("copier", identity, is_commit=is_commit, bumps_epoch=False))
+
+    return end
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_member_does_not_begin_where_a_transaction_may_commit_an_offset(
+    node: Node, is_commit: bool
+) -> None:
+    node.produce("orders", ["a", "b", "c"])
+    node.produce("secrets", ["x", "y"])
+    commit(node, "readers", offset("orders", offset=1))
+    end = commit_pending(node, "readers", offset("orders", offset=2))
+    member_id, epoch = join(node, "readers", "orders", "secrets")
+
+    def poll() -> list[bytes]:
+        call = Poll(
+            group_id="readers",
+            member_id=member_id,
+            member_epoch=epoch,
+            records_max=10,
+            bytes_max=1000,
+        )
+        polling = node.broker.gate.polling.poll(
+            ALICE, call=call, wait_ms=2_000, cancellation=Cancellation()
+        )
+        return sorted(one.record.value or b"" for one in node.wait(polling).records)
+
+    assert poll() == [b"x", b"y"]
+    assert poll() == []
+    end(is_commit=is_commit)
+    assert poll() == ([b"c"] if is_commit else [b"b", b"c"])
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_group_does_not_begin_where_a_transaction_may_commit_an_offset(
+    node: Node, is_commit: bool
+) -> None:
+    groups = node.broker.gate.groups
+    end = commit_pending(node, "readers", offset("orders", offset=7))
+
+    def begin(*topics: str) -> Promise[Any]:
+        return groups.put_stream(ALICE, group="readers", topics=topics, start="earliest")
+
+    assert isinstance(error_of(begin("secrets", "orders")), UnstableOffsetCommit)
+    node.wait(begin("secrets"))
+    end(is_commit=is_commit)
+    node.wait(begin("secrets", "orders"))
+    found = node.wait(node.broker.gate.group_offsets.fetch(ALICE, group="readers"))
+    offsets = {name: places[0].offset for name, places in found.offsets.items()}
+    assert offsets == {"orders": 7 if is_commit else 0, "secrets": 0}
 
 
 def test_a_poll_is_refused_for_a_topic_that_one_may_not_read(node: Node) -> None:

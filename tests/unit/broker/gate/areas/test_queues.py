@@ -10,11 +10,11 @@ import pytest
 from goqueue.broker.gate.areas.named_queues import NamedQueueSpec, Posted, Posting, Sent
 from goqueue.broker.gate.areas.queues import Received, TopicLanes
 from goqueue.broker.gate.areas.queues import _merge_lanes as merge_lanes
-from goqueue.broker.gate.forwarding import Portable
+from goqueue.broker.gate.portable import Portable
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.access import Action, Resource, ResourceKind
 from goqueue.model.batch import Record
-from goqueue.model.errors import AccessDenied, GoQueueError, StorageFull
+from goqueue.model.errors import AccessDenied, GoQueueError, InvalidReceipt, StorageFull
 from goqueue.model.session import Session
 from goqueue.wire.http.handlers.receiving import places_json, received_json
 from tests.unit.broker.node import Node
@@ -85,6 +85,41 @@ def test_received_messages_look_the_same_at_another_node(node: Node, skipped: in
         assert received_json(received, encoding) == received_json(arrived, encoding)
     assert places_json(received) == places_json(arrived)
     assert [first for *_, first in arrived.runs] == [first for *_, first in received.runs]
+
+
+def test_what_is_given_back_is_not_counted_and_the_last_delivery_makes_no_dead_letter(
+    node: Node,
+) -> None:
+    settings = {"deliveries_max": 1}
+    node.wait(node.broker.queues.groups.create("shop", settings))
+    node.wait(node.broker.publish("orders", [Record(None, b"v", (), 1_000)] * 5))
+    received = node.wait(receive(node))
+    give_back = node.broker.gate.queues.give_back
+    some = [*received.receipts[1:], received.receipts[1]]
+    assert node.wait(give_back(ALICE, group="shop", receipts=some)) == [None] * 5
+    assert node.wait(give_back(ALICE, group="shop", receipts=some)) == [None] * 5
+    [invalid] = node.wait(give_back(ALICE, group="shop", receipts=["nonsense"]))
+    assert isinstance(invalid, InvalidReceipt)
+    again = list(node.wait(receive(node)))
+    assert [(one.delivery.offset, one.delivery.attempt) for one in again] == [
+        (offset, 1) for offset in range(1, 5)
+    ]
+    stats = node.wait(node.broker.gate.queues.stats(ALICE, group="shop", topic="orders"))
+    assert (stats.totals.nacked, stats.totals.dead_lettered, stats.in_flight) == (0, 0, 5)
+    assert node.broker.topics.find("orders.dlq") is None
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_keys_stay_in_order_when_messages_are_given_back(node: Node, *, restart: bool) -> None:
+    node.wait(node.broker.queues.groups.create("shop", {"key_order": True}))
+    node.wait(node.broker.publish("orders", [Record(b"k", b"v", (), 1_000)] * 2))
+    first = node.wait(receive(node))
+    assert [one.delivery.offset for one in first] == [0]
+    node.wait(node.broker.gate.queues.give_back(ALICE, group="shop", receipts=first.receipts))
+    if restart:
+        node.restart_after_crash()
+    again = list(node.wait(receive(node)))
+    assert [(one.delivery.offset, one.delivery.attempt) for one in again] == [(0, 1)]
 
 
 def test_nothing_received_arrives_as_nothing() -> None:

@@ -104,6 +104,38 @@ def test_an_id_can_be_read_by_whoever_reads_a_subject_that_has_it(desk: Desk) ->
             desk.wait(call)
 
 
+def test_an_overview_of_subjects_needs_no_right_to_read_schemas(desk: Desk) -> None:
+    for one in ("users", "people", ":.sales:users"):
+        desk.register(one)
+
+    def page(**query: object) -> tuple[list[str], bool]:
+        whole = {
+            "prefix": ":*:",
+            "match": "",
+            "only_deleted": False,
+            "after": "",
+            "limit": 100,
+            **query,
+        }
+        found = desk.wait(desk.area.subjects(ALICE, **whole))  # type: ignore[arg-type]
+        return [one.subject for one in found.subjects], found.is_last
+
+    assert page() == ([":.sales:users", "people", "users"], True)
+    assert page(limit=2) == ([":.sales:users", "people"], False)
+    assert page(limit=2, after="people") == (["users"], True)
+    assert page(match="peo") == (["people"], True)
+    desk.allow(of(Action.DESCRIBE, "users"))
+    assert page() == (["users"], True)
+    [only] = desk.wait(
+        desk.area.subjects(ALICE, prefix=":*:", match="", only_deleted=False, after="", limit=1)
+    ).subjects
+    assert (only.number, only.schema_id, only.kind, only.versions) == (1, 1, "AVRO", 1)
+    desk.allow(of(Action.DELETE, "users"), of(Action.DESCRIBE, "users"))
+    desk.wait(desk.area.delete_subject(ALICE, subject=read_subject("users"), permanent=False))
+    assert page() == ([], True)
+    assert page(only_deleted=True) == (["users"], True)
+
+
 def test_lists_show_what_may_be_described_and_read(desk: Desk) -> None:
     for one in ("users", "people", ":.sales:users"):
         desk.register(one)

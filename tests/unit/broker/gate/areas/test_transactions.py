@@ -12,10 +12,23 @@ from goqueue.broker.gate.areas.transactions import (
     TransactionsArea,
 )
 from goqueue.broker.publishing.publisher import Published, Scheduled
-from goqueue.model.access import Action, ResourceKind
+from goqueue.broker.transactions.ids import transactional_id_in
+from goqueue.broker.transactions.names import GENERATED_REST_MS, SCAN_PAUSE_MS
+from goqueue.model.access import (
+    CLUSTER,
+    Acl,
+    Action,
+    PatternKind,
+    Permission,
+    Resource,
+    ResourceKind,
+)
 from goqueue.model.batch import Record
 from goqueue.model.errors import AccessDenied, GoQueueError, UnknownTopic, UnknownTransaction
 from goqueue.model.names import TopicPartition
+from goqueue.model.session import Session
+from goqueue.tenancy.acls import AccessControl, Who
+from goqueue.transactions import TransactionState
 from tests.unit.broker.gate.areas.rules import ALICE, Only, access
 from tests.unit.broker.node import Node
 
@@ -23,6 +36,22 @@ TILL = access(Action.WRITE, ResourceKind.TRANSACTIONAL_ID, "till")
 ORDERS = access(Action.WRITE, ResourceKind.TOPIC, "orders")
 READ_ORDERS = access(Action.READ, ResourceKind.TOPIC, "orders")
 BILLING = access(Action.READ, ResourceKind.GROUP, "billing")
+
+
+BOB = Session("test", principal="User:bob")
+
+
+class Rules:
+    """A policy that decides by rules."""
+
+    def __init__(self, control: AccessControl) -> None:
+        self._control = control
+
+    def allows(self, session: Session, action: Action, resource: Resource) -> bool:
+        return self._control.allows(Who(session.principal, "10.0.0.1"), action, resource)
+
+    def allows_any(self, session: Session, action: Action, kind: ResourceKind) -> bool:
+        return self._control.allows_any(Who(session.principal, "10.0.0.1"), action, kind)
 
 
 class Desk:
@@ -87,6 +116,74 @@ def test_names_that_the_broker_chooses_are_granted_by_their_prefix(desk: Desk) -
         desk.begin(None)
     desk.allow(access(Action.WRITE, ResourceKind.TRANSACTIONAL_ID, "__transaction-"))
     assert desk.begin(None)
+
+
+def rules_for_everybody(desk: Desk, *more: Acl) -> None:
+    """Give all users what the use of transactions without names needs."""
+    control = AccessControl()
+    for kind, name in (
+        (ResourceKind.TRANSACTIONAL_ID, "__transaction-"),
+        (ResourceKind.TOPIC, "orders"),
+    ):
+        for action in (Action.READ, Action.WRITE):
+            control.add(
+                Acl(kind, PatternKind.PREFIXED, name, "User:*", "*", action, Permission.ALLOW)
+            )
+    for one in more:
+        control.add(one)
+    desk.node.broker.gate.policy = Rules(control)
+
+
+def test_nobody_sees_or_ends_a_transaction_that_the_broker_named_for_another(desk: Desk) -> None:
+    rules_for_everybody(desk)
+    mine = desk.begin(None)
+    assert desk.publish(mine, "orders") == [""]
+    area, wait = desk.area, desk.wait
+    assert [one.id for one in wait(area.list(ALICE)).transactions] == [mine]
+    assert wait(area.list(BOB)).transactions == []
+    name = transactional_id_in(mine)
+    for call in (
+        area.commit(BOB, transaction_id=mine),
+        area.abort(BOB, transaction_id=mine),
+        area.show(BOB, transaction_id=mine),
+        area.describe(BOB, transactional_id=name),
+        area.initialise(
+            BOB, transactional_id=name, timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+        ),
+    ):
+        with pytest.raises(AccessDenied):
+            wait(call)
+    assert wait(area.show(ALICE, transaction_id=mine)).view.state is TransactionState.ONGOING
+    wait(area.commit(ALICE, transaction_id=mine))
+
+
+def test_an_administrator_ends_a_transaction_that_the_broker_named(desk: Desk) -> None:
+    alter = Acl(
+        ResourceKind.CLUSTER,
+        PatternKind.LITERAL,
+        CLUSTER.name,
+        BOB.principal,
+        "*",
+        Action.ALTER,
+        Permission.ALLOW,
+    )
+    rules_for_everybody(desk, alter)
+    mine = desk.begin(None)
+    desk.publish(mine, "orders")
+    [listed] = desk.wait(desk.area.list(BOB)).transactions
+    desk.wait(desk.area.abort(BOB, transaction_id=listed.id))
+    with pytest.raises(GoQueueError):
+        desk.wait(desk.area.commit(ALICE, transaction_id=mine))
+
+
+def test_names_of_one_user_are_not_used_again_for_another(desk: Desk) -> None:
+    mine = desk.begin(None)
+    desk.wait(desk.area.commit(ALICE, transaction_id=mine))
+    desk.node.run_for(GENERATED_REST_MS + SCAN_PAUSE_MS)
+    begun = desk.wait(desk.area.begin(BOB, transactional_id=None, timeout_ms=60_000))
+    assert begun.transactional_id != transactional_id_in(mine)
+    again = desk.wait(desk.area.begin(ALICE, transactional_id=None, timeout_ms=60_000))
+    assert again.transactional_id == transactional_id_in(mine)
 
 
 def test_publishing_needs_every_topic(desk: Desk) -> None:

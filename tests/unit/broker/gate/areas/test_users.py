@@ -38,6 +38,7 @@ from tests.unit.broker.tenants import put_tenant
 
 ADMIN = Session("http", principal="User:admin", mechanism="password")
 ALICE = Session("http", principal="User:alice", mechanism="password", client_host="10.0.0.7")
+ROOT = Session("http", principal="User:root", mechanism="password")
 BOB = Session("http", principal="User:bob", mechanism="password")
 NOBODY = Session("http", client_host="10.0.0.7")
 PASSWORD = "correct horse"
@@ -377,6 +378,30 @@ def test_disabling_and_deleting_a_user_ends_its_sessions(desk: Desk) -> None:
     assert made.key.id not in desk.node.broker.identities.keys
 
 
+def test_a_session_ends_when_its_user_comes_to_be_in_another_tenant(desk: Desk) -> None:
+    """Clients with certificates need no user: the first one makes them clients of a tenant."""
+    desk.wait(put_tenant(desk.node.broker, "acme"))
+    desk.node.broker.gate.policy = Everything()
+    identities = desk.node.broker.identities
+    ended: list[str] = []
+    for tenant in ("acme", ""):
+        known = identities.users.get("CN=x")
+        session = Session(
+            "kafka",
+            principal="User:CN=x",
+            tenant="" if known is None else known.tenant,
+            mechanism="certificate",
+        )
+        assert desk.authentication.is_valid(session)
+        desk.authentication.watch(session, lambda tenant=tenant: ended.append(tenant))
+        if known is None:
+            desk.wait(desk.area.create(ROOT, user="CN=x", password=None, tenant=tenant))
+        else:
+            desk.wait(desk.area.delete(ROOT, user="CN=x"))
+        assert not desk.authentication.is_valid(session)
+    assert ended == ["acme", ""]
+
+
 def test_jobs_write_nothing_for_users_that_may_not_act(desk: Desk) -> None:
     may_write = desk.node.broker.redrives.may_write
     desk.node.broker.gate.policy = Everything()
@@ -399,6 +424,7 @@ def test_jobs_write_nothing_for_a_tenant_that_may_not(desk: Desk, state: TenantS
     may_write = desk.node.broker.redrives.may_write
     desk.node.broker.gate.policy = Everything()
     desk.wait(put_tenant(desk.node.broker, "acme"))
+    desk.wait(desk.area.create(ROOT, user="CN=x", password=None, tenant="acme"))
     assert may_write(acme, "~acme~orders")
     desk.wait(put_tenant(desk.node.broker, "acme", state))
     assert not may_write(acme, "~acme~orders")

@@ -1,0 +1,2 @@
+"use strict";(()=>{var n=self;function g(e){try{return new Function("message",`"use strict"; return (${e}
+);`)}catch{return new Function("message",`"use strict"; ${e}`)}}n.onmessage=({data:e})=>{let{id:t,code:o,messages:r}=e;try{let s=g(o),a="",i=r.map(c=>{try{return!!s(c)}catch(u){return a||=String(u),!1}});n.postMessage({id:t,passed:i,error:a})}catch(s){n.postMessage({id:t,passed:r.map(()=>!1),error:String(s)})}};})();

@@ -1,0 +1,1 @@
+"""The handlers of calls with one request, by service."""

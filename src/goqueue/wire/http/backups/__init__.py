@@ -1,0 +1,1 @@
+"""What a backup needs of a cluster: its routes and their handlers."""

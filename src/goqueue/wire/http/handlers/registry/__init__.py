@@ -1,0 +1,1 @@
+"""Handlers of the schema registry: subjects and their versions, and settings."""

@@ -1,0 +1,1 @@
+"""Lists with figures, page by page, and the recent past: for people who look at a cluster."""

@@ -1,0 +1,1 @@
+"""Deployments, run as far as one machine without a container engine can."""

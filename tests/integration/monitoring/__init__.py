@@ -1,0 +1,1 @@
+"""Metrics of real nodes, held against what real clients counted."""

@@ -1,0 +1,1 @@
+"""What is published, built and installed as users do it."""

@@ -1,0 +1,1 @@
+"""Checks of what is published: wheels, images and release notes."""
