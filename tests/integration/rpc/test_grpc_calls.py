@@ -326,8 +326,10 @@ def test_a_node_that_stops_says_so_on_every_connection(node: Broker, rpc: Rpc, n
     publisher.send(publishing.PublishStreamRequest(number=1, topic=name, messages=messages(b"two")))
     assert publisher.next().number == 1
     following = rpc.consuming.Follow(consuming.FollowRequest(topic=name), timeout=SECONDS)
+    following.initial_metadata()  # The node has begun this call.
     watching = FrameClient(node.grpc)
     watching.answer_pings()
+    watching.wait_for(Frame.SETTINGS)
     node.ask_to_stop()
     watching.wait_for(Frame.GOAWAY)
     for stream in (receiving, publisher, following):
