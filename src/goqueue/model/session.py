@@ -31,7 +31,7 @@ class ConnectedClient(NamedTuple):
     certificate: bytes = b""  # of the client, verified, in DER; empty if it sent none
 
 
-class Session(msgspec.Struct, frozen=True, array_like=True):
+class Session(msgspec.Struct, frozen=True, array_like=True, weakref=True):
     """One connection's identity. A new one replaces it when the client authenticates again.
 
     It is forwarded with a call that another node handles.

@@ -76,6 +76,7 @@ class Gate:
         self.clock = broker.clock
         self.random = broker.random
         self._authoriser = authoriser
+        self._sessions: WeakValueDictionary[Session, Session] = WeakValueDictionary()
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         authoriser.on_change(self._clear_grants)
         broker.topics.on_change(self._clear_grants)
@@ -136,6 +137,13 @@ class Gate:
     @policy.setter
     def policy(self, policy: Policy | None) -> None:
         self._authoriser.replace(policy)
+
+    def shared(self, session: Session) -> Session:
+        """Return the one object for all connections whose sessions are equal.
+
+        What is written together is reported by sender, and one object is compared at no cost.
+        """
+        return self._sessions.setdefault(session, session)
 
     def grants(self, session: Session) -> Grants:
         """Return what a session may write and read; sessions of one identity share it.

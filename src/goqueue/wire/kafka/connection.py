@@ -224,8 +224,8 @@ class Connection:
 
     def identify(self, session: Session) -> None:
         """Use this identity from now on, and what it may write and read."""
-        self.session = session
-        self.grants = self._front.gate.grants(session)
+        gate = self._front.gate
+        self.session, self.grants = gate.shared(session), gate.grants(session)
 
     @property
     def is_blocked(self) -> bool:

@@ -114,3 +114,10 @@ def test_calls_that_were_allowed_are_asked_about_again_when_access_changes(node:
     policy._allowed.clear()
     node.broker.gate._authoriser.changed()
     assert isinstance(error_of(count(node, "orders")), AccessDenied)
+
+
+def test_connections_with_equal_sessions_share_one_object(node: Node) -> None:
+    gate = node.broker.gate
+    first = gate.shared(Session("kafka", client_id="app", client_host="127.0.0.1"))
+    assert gate.shared(Session("kafka", client_id="app", client_host="127.0.0.1")) is first
+    assert gate.shared(Session("kafka", client_id="another")) is not first
