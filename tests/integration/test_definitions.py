@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from goqueue.client.http import Client, NewAcl
+from goqueue.client.http import Client, NewAcl, SchemaReference
 
 from .conftest import StartBroker
 from .process import Broker
@@ -68,3 +68,59 @@ def test_definitions_of_one_cluster_make_another(start_broker: StartBroker, tmp_
         "grow to 4 partitions",
         "set retention_ms",
     ]
+
+
+def record(*fields: str, name: str = "Base") -> str:
+    made = [{"name": one, "type": "int", "default": 0} for one in fields]
+    return json.dumps({"type": "record", "name": name, "fields": made})
+
+
+def test_schemas_come_after_what_they_refer_to_whatever_their_numbers_were(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    first, second, file = start_broker(), start_broker(), tmp_path / "definitions.yaml"
+    with Client(first.http.removeprefix("http://")) as client:
+        schemas = client.schemas
+        schemas.register("zebra", record())
+        schemas.register("zebra", record("x"))
+        schemas.delete_version("zebra", 1)  # so the first number elsewhere is the second here
+        reference = SchemaReference("Base", "zebra", 2)
+        field = {"name": "base", "type": "Base"}
+        text = json.dumps({"type": "record", "name": "Uses", "fields": [field]})
+        schemas.register("apple", text, references=[reference])
+        schemas.configure("strict", level="NONE")
+        for kind in ("string", "int"):  # compatible by no level
+            schemas.register("strict", json.dumps({"type": kind}))
+        schemas.configure("strict", level="FULL")
+    run(first, "export", file)
+    assert run(first, "import", file) == []
+    run(second, "import", file)
+    assert run(second, "import", file) == []
+    with Client(second.http.removeprefix("http://")) as client:
+        [used] = client.schemas.get("apple").references
+        assert (used.subject, used.version) == ("zebra", 1)
+        assert client.schemas.get("zebra", 1).text == record("x")
+        assert client.schemas.get("strict", 2).text == json.dumps({"type": "int"})
+        assert client.schemas.config("strict").level == "FULL"
+
+
+def test_schemas_that_refer_to_each_other_in_a_circle_are_refused(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    node, file = start_broker(), tmp_path / "definitions.yaml"
+    version = {"kind": "AVRO", "text": record()}
+    subjects = {
+        name: {
+            "versions": [{**version, "references": [{"name": "X", "subject": other, "version": 1}]}]
+        }
+        for name, other in (("one", "two"), ("two", "one"))
+    }
+    file.write_text(yaml.safe_dump({"version": 1, "schemas": subjects}), encoding="utf-8")
+    address = node.http.removeprefix("http://")
+    command = [sys.executable, "-m", "goqueue", "definitions", "import", file, "--http", address]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
+    )
+    assert done.returncode != 0
+    assert "refers to itself" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from goqueue.client.http import Client, NewAcl, SchemaReference
+from goqueue.cli.definition_schemas import Subject, export_subject, plan_schemas
+from goqueue.client.http import Client, NewAcl
 from goqueue.client.http.group_results import QueueGroup
 from goqueue.model.errors import InvalidRequest
 
@@ -28,17 +29,6 @@ class _Topic(msgspec.Struct, forbid_unknown_fields=True):
     partitions: int
     replication: int | None = None
     settings: dict[str, str | int | float | bool] = {}
-
-
-class _Schema(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    kind: Any
-    text: str
-    references: list[SchemaReference] = []
-
-
-class _Subject(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    versions: list[_Schema]
-    compatibility: Any = None
 
 
 class _User(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -67,7 +57,7 @@ class Definitions(msgspec.Struct, forbid_unknown_fields=True):
     quotas: list[_Quota] = []
     topics: dict[str, _Topic] = {}
     queue_groups: dict[str, dict[str, str | int | float | bool]] = {}
-    schemas: dict[str, _Subject] = {}
+    schemas: dict[str, Subject] = {}
 
 
 class Step(NamedTuple):
@@ -119,7 +109,8 @@ def export(client: Client) -> Document:
         },
         "queue_groups": dict(_queue_groups(client)),
         "schemas": {
-            name: msgspec.to_builtins(_subject(client, name)) for name in client.schemas.subjects()
+            name: msgspec.to_builtins(export_subject(client, name))
+            for name in client.schemas.subjects()
         },
     }
 
@@ -129,15 +120,6 @@ def _queue_groups(client: Client) -> Iterator[tuple[str, dict[str, Any]]]:
         found = client.groups.describe(one.name)
         if isinstance(found, QueueGroup) and not one.name.startswith(_FOREIGN):
             yield one.name, msgspec.to_builtins(found.settings)
-
-
-def _subject(client: Client, name: str) -> _Subject:
-    versions = [
-        _Schema(one.kind, one.text, list(one.references))
-        for one in client.schemas.list_all(prefix=name)
-        if one.subject == name
-    ]
-    return _Subject(versions, client.schemas.config(name).level)
 
 
 # Import
@@ -283,29 +265,5 @@ def _plan_groups(client: Client, wanted: Definitions, present: Mapping[str, Any]
 def _plan_schemas(
     client: Client, wanted: Definitions, present: Mapping[str, Any]
 ) -> Iterator[Step]:
-    for name, subject in wanted.schemas.items():
-        known = present.get(name, {"versions": []})
-        versions = [msgspec.convert(one, _Schema) for one in known["versions"]]
-        for number, schema in enumerate(subject.versions, start=1):
-            if schema not in versions:
-                yield Step(
-                    "schema",
-                    name,
-                    f"register version {number}",
-                    partial(
-                        client.schemas.register,
-                        name,
-                        schema.text,
-                        kind=schema.kind,
-                        references=schema.references,
-                    ),
-                )
-        if subject.compatibility is not None and subject.compatibility != known.get(
-            "compatibility"
-        ):
-            yield Step(
-                "schema",
-                name,
-                f"compatibility {subject.compatibility}",
-                partial(client.schemas.configure, name, level=subject.compatibility),
-            )
+    known = msgspec.convert(present, dict[str, Subject])
+    return (Step("schema", *one) for one in plan_schemas(client, wanted.schemas, known))
