@@ -44,7 +44,31 @@ function Home() {
   return null;
 }
 
+/** The tabs of pages, by where the address names one. */
+const TABS: Record<string, [at: number, tabs: Record<string, string>]> = {
+  topics: [3, t.topic.tabs],
+  groups: [3, t.group.tabs],
+  schemas: [3, t.schemas.tabs],
+  cluster: [2, t.cluster.tabs],
+  access: [2, t.access.tabs],
+  pipelines: [2, t.pipelines.tabs],
+};
+
+/** Whether an address can be decoded, and names a tab that exists if it names one. */
+function isKnown(path: string): boolean {
+  let parts: string[];
+  try {
+    parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  } catch {
+    return false;
+  }
+  const [at, tabs] = TABS[parts[1] ?? ""] ?? [0, {}];
+  const tab = at > 0 ? parts[at] : undefined;
+  return tab === undefined || Object.hasOwn(tabs, tab);
+}
+
 function Pages() {
+  if (!isKnown(useLocation().path)) return <NotFound />;
   return (
     <ErrorBoundary>
       <Router>

@@ -118,7 +118,7 @@ function Filters({ partitions, isLive, browse }: { partitions: number; isLive: b
         {!isLive && start === "from" && <TextField label={t.messages.from} value={draft["from"] ?? ""} onChange={set("from")} hint={t.momentHint} />}
         {!isLive && start === "offset" && <TextField label={t.messages.offset} value={draft["offset"] ?? ""} onChange={set("offset")} />}
         <PartitionField partitions={partitions} value={draft["partition"] ?? ""} onType={set("partition")} onChoose={(partition) => apply({ partition })} />
-        <div class="grow"><TextField label={t.messages.contains} value={draft["text"] ?? ""} onChange={set("text")} placeholder={t.messages.containsHint} /></div>
+        <div class="grow" data-search=""><TextField label={t.messages.contains} value={draft["text"] ?? ""} onChange={set("text")} placeholder={t.messages.containsHint} /></div>
         <div class="filter-buttons">
           <Button type="submit" icon="search" kind="primary">{t.messages.search}</Button>
           <Button icon={isLive ? "stop" : "play"} kind={isLive ? "live" : ""} aria-pressed={isLive} onClick={() => address.change({ ...typed(), live: isLive ? null : 1, cursor: null, open: null })}>{isLive ? t.messages.liveOff : t.messages.live}</Button>

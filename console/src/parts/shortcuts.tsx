@@ -32,7 +32,7 @@ export function useShortcuts(): void {
       const target = going ? visiblePages().find((one) => one.key === event.key) : undefined;
       if (target) route(target.href);
       else if (event.key === "g") goUntil = Date.now() + SECOND_KEY_MS;
-      else if (event.key === "/") document.querySelector<HTMLElement>("[data-search]")?.focus();
+      else if (event.key === "/") document.querySelector<HTMLElement>("input[data-search], [data-search] input")?.focus();
       else if (event.key === "?") openHelp();
       else if (event.key === "T") switchTheme();
       else if (event.key === "n") document.querySelector<HTMLElement>("a[rel=next]")?.click();

@@ -150,3 +150,25 @@ def test_the_live_tail_is_not_read_aloud_message_by_message(
     expect(page.get_by_text("Live · 0 messages shown")).to_have_attribute("aria-live", "off")
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_text("Stopped · 0 messages")).to_have_attribute("aria-live", "polite")
+
+
+def test_a_slash_goes_to_the_filter_of_messages(
+    console: Console, client: LogClient, new_topic: NewTopic
+) -> None:
+    """What was typed after it, such as `g t`, was taken for shortcuts."""
+    topic, page = new_topic(), console.page
+    write(client, topic, [b"going to", b"staying"])
+    console.visit(f"topics/{topic}", topic)
+    expect(console.rows(f"Messages of {topic}")).to_have_count(2)
+    page.keyboard.press("/")
+    page.keyboard.type("going to")
+    page.keyboard.press("Enter")
+    expect(console.rows(f"Messages of {topic}")).to_have_count(1)
+    console.heading(topic)
+
+
+def test_addresses_of_no_page_say_so(console: Console, new_topic: NewTopic) -> None:
+    topic, page = new_topic(), console.page
+    for path in (f"topics/{topic}/nosuch", "access/rules", "cluster/x", "groups/100%", "nosuch"):
+        console.visit(path)
+        expect(page.get_by_text("There is no such page")).to_be_visible()
