@@ -162,6 +162,34 @@ def test_a_damaged_manifest_does_not_hide_the_other_backups(
     assert [one["id"] for one in listed] == [first, second]
     assert "is damaged" in listed[0]["fault"]
     assert (listed[1]["fault"], listed[1]["topics"]) == ("", "all")
+    assert list(listed[0]) == list(listed[1]), "the first row has the columns of the table"
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    node, file = start_broker({"journeys.enabled": False}), tmp_path / "file"
+    file.touch()
+    error = run("create", file, http=node.http, code=1)
+    assert f"The backup cannot be written to {file}" in error
+
+
+def test_what_is_damaged_is_copied_again_once_it_is_removed(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    node, folder = start_broker({"journeys.enabled": False}), tmp_path / "backups"
+    with api(node) as client:
+        client.topics.create("one", partitions=1)
+        write(node, "one", 5)
+    run("create", folder, http=node.http)
+    [name] = objects(folder)
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / name).write_bytes(data)
+    assert {one["file"] for one in run("verify", folder, code=1)} == {name}
+    (folder / name).unlink()
+    made = run("create", folder, http=node.http)["id"]
+    assert run("verify", folder, made) == []
 
 
 def killed_while(words: list[str], is_reached: Callable[[], bool]) -> None:

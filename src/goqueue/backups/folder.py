@@ -27,6 +27,17 @@ class Folder(Store):
 
     @contextmanager
     def open_for_writing(self) -> Iterator[None]:
+        try:
+            with self._locked():
+                yield
+        except OSError as error:
+            raise InvalidRequest(
+                f"The backup cannot be written to {self.path}: {error.strerror or error}. What was "
+                "copied so far is used again by the next one."
+            ) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -24,7 +24,7 @@ from goqueue.cli.access import (
     access_of_entry,
     entry_of_access,
 )
-from goqueue.cli.output import OutputForm
+from goqueue.cli.output import OutputForm, yaml_text
 from goqueue.cli.passwords import known_password
 from goqueue.model.errors import InvalidRequest
 
@@ -207,11 +207,9 @@ def save_contexts(file: Path, contexts: Contexts) -> None:
 
 def show_contexts(contexts: Contexts, *, is_hidden: bool = True) -> str:
     """The contexts as the text of their file, without the secrets unless it is written."""
-    import yaml
-
     by_name = {name: _entry(context, is_hidden) for name, context in contexts.by_name.items()}
     tree = {"current-context": contexts.current, "contexts": by_name}
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    return yaml_text(tree)
 
 
 def _entry(context: Context, is_hidden: bool) -> dict[str, Any]:

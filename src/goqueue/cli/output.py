@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+_FOLDED = "\N{NEXT LINE}\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"
+
 Row = Mapping[str, object]
 Tick = Callable[[int], object]
 
@@ -71,9 +73,22 @@ def render_rows(rows: Sequence[Row], form: OutputForm, *, width: int | None) -> 
 def _dump(tree: object, form: OutputForm) -> str:
     if form is OutputForm.JSON:
         return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
+    return yaml_text(tree)
+
+
+def yaml_text(tree: object) -> str:
+    """A document that reads back as it was, whatever its texts contain."""
     import yaml
 
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    class Dumper(yaml.SafeDumper):
+        """Escapes the line breaks that YAML would fold with those around them."""
+
+    def represent(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+        style = '"' if any(one in text for one in _FOLDED) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent)
+    return str(yaml.dump(tree, Dumper=Dumper, sort_keys=False, allow_unicode=True))
 
 
 def _table(rows: Sequence[Row], width: int | None) -> str:
@@ -89,7 +104,7 @@ def _table(rows: Sequence[Row], width: int | None) -> str:
         table.add_column(name.upper(), justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
         # Text, because square brackets in a plain string would be read as markup.
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
+        table.add_row(*(Text(_cell(row.get(name))) for name in rows[0]))
     # A pipe has no width; another program must receive the whole text.
     console = Console(width=width or 100_000, force_terminal=width is not None, highlight=False)
     with console.capture() as captured:

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from goqueue.cli.output import OutputForm, print_item, render_rows
+from goqueue.cli.output import OutputForm, print_item, render_rows, yaml_text
 
 ROWS = [
     {"topic": "orders", "partitions": 6, "internal": False, "note": None},
@@ -31,6 +31,20 @@ def test_a_table_on_a_terminal_fits_it() -> None:
 def test_json_and_yaml_hold_the_same_rows() -> None:
     assert json.loads(render_rows(ROWS, OutputForm.JSON, width=None)) == ROWS
     assert yaml.safe_load(render_rows(ROWS, OutputForm.YAML, width=None)) == ROWS
+
+
+@pytest.mark.parametrize(
+    "text", ["a\u0085b", "a\u2028b", "\u2029", "a\nb", "a\r\nb", "\ufeff", "é"]
+)
+def test_yaml_keeps_every_text_as_it_is(text: str) -> None:
+    tree = {text: [text, {"in": text}]}
+    assert yaml.safe_load(yaml_text(tree)) == tree
+
+
+def test_rows_of_a_table_are_in_the_columns_of_the_first() -> None:
+    rows: list[dict[str, object]] = [{"id": 1, "fault": "x"}, {"id": 2, "level": 3, "fault": ""}]
+    text = render_rows(rows, OutputForm.TABLE, width=None)
+    assert [line.split() for line in text.splitlines()] == [["ID", "FAULT"], ["1", "x"], ["2"]]
 
 
 def test_no_rows_are_an_empty_list_for_programs_and_nothing_for_people() -> None:

@@ -26,7 +26,11 @@ app = typer.Typer(
 
 _FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the backups.")]
 _NEWEST = "the newest one"
-_COLUMNS = ("cluster", "cut", "topics", "partitions", "size", "version")
+_REPAIR = (
+    "Backups that need these files cannot be restored. Later backups use the same files, so remove "
+    "damaged and truncated ones: the next backup copies what it needs again from the cluster."
+)
+_COLUMNS = ("cluster", "cut", "topics", "partitions", "size", "version", "level")
 
 
 @app.command("create")
@@ -85,6 +89,7 @@ def verify_backups(
     rows = [{"backup": one.backup, "file": one.name, "fault": str(one.fault)} for one in findings]
     print_rows(rows, current_call(ctx).output)
     if findings:
+        typer.echo(_REPAIR, err=True)
         raise typer.Exit(1)
 
 

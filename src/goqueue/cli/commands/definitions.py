@@ -11,7 +11,7 @@ import typer
 from goqueue.cli.connecting import connect_http
 from goqueue.cli.context import current_call
 from goqueue.cli.definitions import export, plan, read_definitions
-from goqueue.cli.output import print_rows
+from goqueue.cli.output import print_rows, yaml_text
 from goqueue.model.errors import InvalidRequest
 
 app = typer.Typer(
@@ -28,10 +28,8 @@ def export_definitions(
     ] = None,
 ) -> None:
     """Write the definitions of the cluster as YAML, without secrets."""
-    import yaml
-
     with connect_http(ctx) as client:
-        text = yaml.safe_dump(export(client), sort_keys=False, allow_unicode=True)
+        text = yaml_text(export(client))
     if file is None:
         sys.stdout.write(text)
     else:
