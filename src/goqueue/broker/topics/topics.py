@@ -423,6 +423,13 @@ class Topics:
             )
         if partition_count > PARTITIONS_MAX:
             raise InvalidPartitionCount(f"A topic has at most {PARTITIONS_MAX} partitions.")
+        for queue in self.facts.named_queues().values():
+            # Keys would move to other partitions, where nothing waits for their earlier messages.
+            if queue.is_ordered and queue.topic == topic.name:
+                raise InvalidPartitionCount(
+                    f"The queue {queue.name} keeps the messages of a key in order, which it could "
+                    "not if partitions were added; create another queue for more of them."
+                )
         self._check_room(topics=0, partitions=partition_count - len(topic.partitions))
 
     def configure(self, name: str, settings: Mapping[str, str]) -> Promise[None]:

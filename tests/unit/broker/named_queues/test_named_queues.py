@@ -15,6 +15,7 @@ from goqueue.model.errors import (
     GroupKindMismatch,
     InternalTopic,
     InvalidGroupSettings,
+    InvalidPartitionCount,
     InvalidTopicName,
     InvalidTopicSetting,
     QueueExists,
@@ -315,3 +316,14 @@ def test_a_shorter_delay_brings_what_is_old_enough_to_those_who_wait(node: Named
     assert not receiver.promise.is_done
     node.change(queue_settings={"delay_ms": 1000})
     assert len(node.wait(receiver.promise)) == 1
+
+
+def test_no_partitions_are_added_under_an_ordered_queue(node: NamedNode) -> None:
+    """Keys would move, and their later messages would be received before the earlier ones."""
+    node.make("ordered", is_ordered=True)
+    node.make("plain")
+    topics = node.broker.topics
+    with pytest.raises(InvalidPartitionCount, match="keeps the messages of a key in order"):
+        node.wait(topics.grow("ordered", 8))
+    node.wait(topics.grow("plain", 8))
+    assert topics.get("plain").partition_count == 8

@@ -198,12 +198,6 @@ def test_a_queue_whose_group_is_gone_says_so(node: Sending) -> None:
         node.post("a")
 
 
-def test_growing_a_topic_forgets_no_id(node: Sending) -> None:
-    node.post("a")
-    node.wait(node.broker.topics.grow("orders", 5))
-    assert node.post("a", key=b"elsewhere")[0].is_duplicate
-
-
 # What nobody is sure of
 
 
