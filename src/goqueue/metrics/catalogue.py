@@ -340,7 +340,8 @@ SHARE_SESSIONS = gauge("share_sessions", "Open fetch sessions of members of shar
 SCHEDULE_PENDING = gauge("schedule_pending_messages", "Scheduled messages that are not yet due.")
 SCHEDULE_NEXT_DUE = gauge(
     "schedule_next_due_timestamp_seconds",
-    "When the next scheduled message is due, in seconds since 1970; absent if there is none.",
+    "When the next scheduled message is due, in seconds since 1970; absent if there is none. Those "
+    "that were moved or cancelled count until that time, if others are pending.",
 )
 SCHEDULE_LATENESS = histogram(
     "schedule_lateness_seconds",

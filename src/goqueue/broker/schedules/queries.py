@@ -151,7 +151,9 @@ class ScheduleQueries:
         self._shards.note_released()
         agendas = [shard.log.agenda for shard in self._shards]
         metrics = self._shards.metrics
-        next_due_ms = min((one.timetable.due_min_ms() for one in agendas), default=NEVER_MS)
+        next_due_ms = min(
+            (one.timetable.due_min_ms() for one in agendas if one.count()), default=NEVER_MS
+        )
         return ScheduleStats(
             pending=sum(one.count() for one in agendas),
             released=sum(one.released_count for one in agendas),

@@ -191,7 +191,9 @@ def test_many_are_cancelled_with_one_batch_for_each_log(desk: Desk) -> None:
     ids = [one for _ in range(8) for one in desk.later(*range(1_000, 1_100))]
     logs = desk.broker.topics.get("__scheduled").partitions
     before = sum(log.records_in for log in logs)
+    assert desk.broker.schedules.stats().next_due_ms is not None
     outcomes = desk.wait(desk.broker.schedules.cancel_many([*ids, ids[0], "nonsense"]))
+    assert desk.broker.schedules.stats().next_due_ms is None
     assert outcomes[:800] == [None] * 800
     assert all(isinstance(one, UnknownSchedule) for one in outcomes[800:])
     assert sum(log.records_in for log in logs) == before + 800
