@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -209,13 +210,17 @@ def _lane_stats(queue: Queue, lane: int, now_ms: int) -> LaneStats:
 def partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
     """Return the statistics of one partition."""
     lanes = [lane for lane in range(LANE_COUNT) if partition.ready[lane]]
-    oldest_ms = min((partition.oldest_ms(lane) for lane in lanes), default=now_ms)
     held_up = len(partition.waiting) - partition.retrying_count
+    due = _due_retries(partition, now_ms)
+    arrived = [partition.oldest_ms(lane) for lane in lanes]
+    if due:
+        arrived.append(partition.arrived_ms(min(due)))
+    oldest_ms = min(arrived, default=now_ms)
     return PartitionStats(
         partition=partition.number,
-        ready=sum(partition.ready) + held_up,
+        ready=sum(partition.ready) + held_up + len(due),
         in_flight=sum(partition.in_flight),
-        retrying=partition.retrying_count,
+        retrying=partition.retrying_count - len(due),
         parked=partition.key_order.parked_count,
         dead_lettering=len(partition.pending_letters),
         prepared=len(partition.prepared),
@@ -228,6 +233,17 @@ def partition_stats(partition: PartitionQueue, now_ms: int) -> PartitionStats:
         high_watermark=partition.high_watermark,
         oldest_age_ms=max(0, now_ms - oldest_ms),
         lanes=tuple(partition.ready),
+    )
+
+
+def _due_retries(partition: PartitionQueue, now_ms: int) -> list[int]:
+    """Return the messages that were delivered before and can be again, now."""
+    if not partition.retrying_count:
+        return []
+    waiting, retries = partition.waiting, partition.ledger.retries
+    due = list(compress(waiting, map(now_ms.__ge__, waiting.values())))
+    return (
+        due if partition.retrying_count == len(waiting) else [one for one in due if one in retries]
     )
 
 

@@ -238,7 +238,8 @@ QUEUE_WAITING = gauge(
 )
 QUEUE_OLDEST_AGE = gauge(
     "queue_oldest_age_seconds",
-    "Time for which the oldest ready message has been ready; 0 if there is none.",
+    "Age of the oldest message that can be delivered, since this node serves the queue at the most; 0 "
+    "if there is none.",
     "group",
     "topic",
 )
@@ -288,7 +289,8 @@ QUEUE_PARTITION_WAITING = gauge(
 )
 QUEUE_PARTITION_OLDEST_AGE = gauge(
     "queue_partition_oldest_age_seconds",
-    "Time for which the oldest ready message has been ready; 0 if there is none.",
+    "Age of the oldest message that can be delivered, since this node serves the queue at the most; 0 "
+    "if there is none.",
     "group",
     "topic",
     "partition",

@@ -682,3 +682,16 @@ def test_acks_among_many_holes_are_as_much_work_as_among_few() -> None:
         return steps
 
     assert steps_beside(20_000) < 1.2 * steps_beside(1_000)
+
+
+def test_a_retry_that_is_due_is_ready_although_nobody_asks() -> None:
+    """Otherwise a queue whose consumers have all died would look empty."""
+    one = desk(visibility_ms=30_000, backoff_ms=0)
+    one.topic.produce(2)
+    one.receive(1)
+    one.nack(one.receive(1), 1000)
+    one.topic.now_ms += 30_000
+    one.queue.expire(one.topic.now_ms)
+    [row] = stats(one.queue, one.topic.now_ms).partitions
+    assert (row.ready, row.in_flight, row.retrying) == (2, 0, 0)
+    assert row.oldest_age_ms == 30_000
