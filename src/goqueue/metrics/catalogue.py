@@ -238,8 +238,8 @@ QUEUE_WAITING = gauge(
 )
 QUEUE_OLDEST_AGE = gauge(
     "queue_oldest_age_seconds",
-    "Age of the oldest message that can be delivered, since this node serves the queue at the most; 0 "
-    "if there is none.",
+    "Age of the oldest message that can be delivered, since this node serves the queue at the "
+    "most; 0 if there is none.",
     "group",
     "topic",
 )
@@ -289,8 +289,8 @@ QUEUE_PARTITION_WAITING = gauge(
 )
 QUEUE_PARTITION_OLDEST_AGE = gauge(
     "queue_partition_oldest_age_seconds",
-    "Age of the oldest message that can be delivered, since this node serves the queue at the most; 0 "
-    "if there is none.",
+    "Age of the oldest message that can be delivered, since this node serves the queue at the "
+    "most; 0 if there is none.",
     "group",
     "topic",
     "partition",
