@@ -67,6 +67,21 @@ def test_every_node_deletes_in_all_partitions(world: ClusterWorld) -> None:
         assert [one.start_offset for one in bounds] == ends
 
 
+def test_a_topic_grows_from_every_node_one_after_the_other(world: ClusterWorld) -> None:
+    for count, node in enumerate(world.nodes.values(), start=4):
+        world.wait(node.broker.gate.topics.grow(SESSION, topic="orders", partition_count=count))
+        world.run_until(lambda count=count: has_partitions(world, count))
+        assert publish(world, node, count - 1) == 0
+
+
+def has_partitions(world: ClusterWorld, count: int) -> bool:
+    """Whether every node knows so many partitions, and one leads the last."""
+    topics = [node.broker.topics.get("orders") for node in world.nodes.values()]
+    return all(one.partition_count == count for one in topics) and any(
+        node.leads("orders", count - 1) for node in world.nodes.values()
+    )
+
+
 def test_a_gate_that_does_not_route_leaves_it_to_the_client_to_find_the_leader(
     world: ClusterWorld,
 ) -> None:

@@ -4,6 +4,9 @@ With more partitions a key moves to another partition. Its older messages stay w
 group that keeps the order of keys must finish those first. The leader of each old partition reports
 the offset from which no producer used the old partition count. It reports it only when everything
 before that offset is committed, so that no later leader has a shorter log.
+
+This is the decision alone: leaders do not report yet, and groups do not wait. So growing a topic
+must not depend on it.
 """
 
 from __future__ import annotations
@@ -74,11 +77,6 @@ def is_passed(routing: RoutingFact, finished: Callable[[int], int]) -> bool:
         for epoch in routing.ended
         for number, end in enumerate(epoch.ends)
     )
-
-
-def is_settled(routing: RoutingFact | None) -> bool:
-    """Return whether all leaders have reported where the last routing epoch ended."""
-    return routing is None or END_UNKNOWN not in routing.ended[-1].ends
 
 
 def grown(routing: RoutingFact | None, topic_id: bytes, partition_count: int) -> RoutingFact:

@@ -28,7 +28,6 @@ from goqueue.model.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     InvalidTopicName,
-    RoutingUnsettled,
     TopicExists,
     UnknownTopic,
 )
@@ -81,8 +80,6 @@ def grown(
         )
     check_room(metadata, name, topics=0, partitions=partition_count - before)
     history = metadata.routing.get(fact.id)
-    if not routing.is_settled(history):
-        raise RoutingUnsettled(name)
     if history is not None and len(history.ended) >= routing.ROUTING_EPOCHS_MAX:
         raise InvalidPartitionCount(
             f"Topic {name} has grown {len(history.ended)} times, the maximum: the routing of "

@@ -92,7 +92,6 @@ AMBIGUOUS = {
     model.ElectionNotNeeded,
     model.PreferredLeaderNotAvailable,
     model.NoEligibleLeader,
-    model.RoutingUnsettled,
 }
 
 

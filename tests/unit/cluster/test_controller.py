@@ -705,8 +705,6 @@ def test_a_topic_that_grows_remembers_where_old_routing_ended() -> None:
     cluster.commit(cluster.controller.add_partitions("orders", 4))
     assert [len(fact.replicas) for fact in cluster.metadata.partitions] == [2] * 4
     assert cluster.metadata.routing[TOPIC].ended[0].ends == (-1, -1)
-    with pytest.raises(errors.RoutingUnsettled):
-        cluster.controller.add_partitions("orders", 5)
     with pytest.raises(errors.NotLeader):
         cluster.controller.end_routing(2, TOPIC, {0: (0, 50)})
     cluster.kill(1)
@@ -719,6 +717,14 @@ def test_a_topic_that_grows_remembers_where_old_routing_ended() -> None:
     assert [epoch.partition_count for epoch in cluster.metadata.routing[TOPIC].ended] == [2, 4]
     with pytest.raises(errors.InvalidPartitionCount):
         cluster.controller.add_partitions("orders", 5)
+
+
+def test_a_topic_grows_again_although_no_leader_has_reported() -> None:
+    cluster = Cluster(1, 2)
+    cluster.topic([1, 2])
+    for count in (2, 3, 7):
+        cluster.commit(cluster.controller.add_partitions("orders", count))
+    assert len(list(cluster.metadata.partitions)) == 7
 
 
 def test_producer_ids_are_given_once() -> None:

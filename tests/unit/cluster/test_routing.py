@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.cluster.facts import RoutingFact
-from goqueue.cluster.routing import Need, ended_at, grown, is_passed, is_settled, needs_of
+from goqueue.cluster.routing import Need, ended_at, grown, is_passed, needs_of
 from goqueue.model.key_hash import partition_of_key
 
 quickly = settings(max_examples=150, derandomize=True, deadline=None, database=None)
@@ -51,13 +51,11 @@ def test_a_key_that_stays_waits_for_nobody() -> None:
 
 def test_nothing_is_met_before_the_leader_has_told_the_end() -> None:
     routing = grown(None, TOPIC, 1)
-    assert not is_settled(routing)
     key = next(bytes([one]) for one in range(99) if partition_of_key(bytes([one]), 2) == 1)
     (need,) = needs_of(routing, key=key, partition=1, offset=0, partition_count=2)
     assert not need.is_met(10**9)
     assert not is_passed(routing, lambda number: 10**9)
     told = ended_at(routing, {0: 7})
-    assert is_settled(told)
     assert is_passed(told, lambda number: 7)
     assert not is_passed(told, lambda number: 6)
 

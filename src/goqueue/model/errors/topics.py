@@ -134,16 +134,3 @@ class FencedLeaderEpoch(GoQueueError):
 class UnknownLeaderEpoch(GoQueueError):
     code = "unknown_leader_epoch"
     retryable = True
-
-
-class RoutingUnsettled(GoQueueError):
-    """Partitions were added a moment ago, and not all leaders have reported where that was."""
-
-    code = "routing_unsettled"
-    retryable = True
-
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"Topic {topic!r} is still being made larger; retry when all its partitions have a "
-            "leader that has taken notice."
-        )

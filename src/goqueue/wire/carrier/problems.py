@@ -231,7 +231,6 @@ STATUSES: dict[type[GoQueueError], int] = {
     errors.ElectionNotNeeded: 409,
     errors.PreferredLeaderNotAvailable: 503,
     errors.NoEligibleLeader: 503,
-    errors.RoutingUnsettled: 503,
     errors.InvalidRecord: 400,
     errors.InvalidAttribute: 400,
     errors.CorruptBatch: 500,

@@ -147,7 +147,6 @@ CODES: dict[type[errors.GoQueueError], ErrorCode] = {
     errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
     errors.PreferredLeaderNotAvailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     errors.NoEligibleLeader: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-    errors.RoutingUnsettled: ErrorCode.REQUEST_TIMED_OUT,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
     errors.InvalidAttribute: ErrorCode.INVALID_RECORD,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
