@@ -27,7 +27,7 @@ from goqueue.model.errors import (
     StorageFailed,
 )
 from goqueue.model.tenants import NameKind, Text
-from goqueue.partition import AbortedSpans, Partition
+from goqueue.partition import AbortedSpans, AbortedTransaction, Partition
 
 READ_BYTES = 256 << 10
 UNPACKED_BYTES_MAX = 32 << 20  # batches that one call decodes; the next call continues there
@@ -207,14 +207,14 @@ class RecordReader:
         source: Source,
         header: BatchHeader,
         batch: memoryview,
-        aborted: AbortedSpans,
+        aborted: AbortedSpans | None,
         *,
         gap_from: int,
     ) -> _Decoded:
         size = 0
         try:
             columns = Columns()
-            if not header.is_control and not (aborted and aborted.cover(header)):
+            if not header.is_control and (aborted is None or not aborted.cover(header)):
                 payload = unpack_payload(batch, header)
                 size = len(payload)
                 columns = decode_columns(header, payload)
@@ -338,16 +338,20 @@ async def read_soon(
         wanted = wanted[bisect_left(wanted, found.awaited) :]
 
 
-def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans, int]:
-    """Return batches from an offset on, their aborted transactions, and the offset they cover."""
+def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans | None, int]:
+    """Return batches from an offset on, any aborted transactions, and the offset they cover."""
     if isinstance(source, RemoteCopy):
         piece = source.read(offset, bytes_max=bytes_max)
-        return piece.data, AbortedSpans(piece.aborted), piece.end_offset
+        return piece.data, _spans(piece.aborted), piece.end_offset
     part = source.read(offset, bytes_max=bytes_max, is_committed_only=True)
     if part is None:
-        return b"", AbortedSpans(), source.last_stable_offset
-    aborted = AbortedSpans(source.aborted_in(part))
+        return b"", None, source.last_stable_offset
+    aborted = _spans(source.aborted_in(part))
     return part.read_checked(), aborted, source.last_stable_offset
+
+
+def _spans(aborted: Sequence[AbortedTransaction]) -> AbortedSpans | None:
+    return AbortedSpans(aborted) if aborted else None
 
 
 def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:
