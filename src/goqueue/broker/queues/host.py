@@ -105,14 +105,14 @@ class DeadLetterWriter(Protocol):
 
 
 class HostedGroup:
-    """A group, and its queues by topic id."""
+    """A group, and its queues by the names of their topics."""
 
     def __init__(self, fact: QueueGroupFact, journal: DeliveryJournal) -> None:
         self.fact = fact
         self.id = fact.id.hex()
         self.settings = stored_queue_settings(fact.name, fact.settings)
         self.unacked = Unacked()
-        self.queues: dict[bytes, HostedQueue] = {}
+        self.queues: dict[str, HostedQueue] = {}
         self.shard: DeliveryShard | None = None  # as of the last `check_owned`
         self._journal = journal
 

@@ -120,6 +120,7 @@ class DeliveryShard:
         self.opening: set[tuple[str, bytes]] = set()
         self._clock = clock
         self._topics = topics
+        self._observer = topics.observer
         self._snapshot_bytes_min = snapshot_bytes
         self._bytes_since = 0  # written since the last snapshot
         self._snapshot_bytes = 0  # size of the last snapshot
@@ -302,7 +303,7 @@ class DeliveryShard:
         if self.is_closed:
             raise not_here()
         self._unsaved.append(self._record(key, [event]))
-        if self._topics.observer is not None:
+        if self._observer is not None:
             self._unreported.append((group, partition, [event]))
         self.flush()
 
@@ -357,7 +358,7 @@ class DeliveryShard:
             for number, events in queue.take_events():
                 key = LedgerKey(queue.group_id, queue.topic_id, number)
                 self._unsaved.append(self._record(key, events))
-                if self._topics.observer is not None:
+                if self._observer is not None:
                     self._unreported.append((queue.group, queue.name_of(number), events))
         waiting, self._waiting = self._waiting, []
         unwritten, self._unwritten = self._unwritten, []
@@ -392,7 +393,7 @@ class DeliveryShard:
 
     def _report(self, committed: list[_Reportable], end: int) -> None:
         """Report events that were committed before the offset `end` to the observer."""
-        observer = self._topics.observer
+        observer = self._observer
         if observer is not None:
             report = Observation(observer, self._ahead_ms, self._topic_name)
             for group, name, events in committed:

@@ -59,6 +59,7 @@ class Queues:
         self.is_alone = hosts.leaders.is_alone
         self._topics = topics
         self._hosts = hosts
+        self._lanes = hosts.sources.lanes
         self._clock = hosts.clock
 
     def open(self) -> None:
@@ -99,12 +100,41 @@ class Queues:
         _check("the length of the consumer's name", len(consumer), 1, CONSUMER_NAME_LENGTH_MAX)
         if visibility_ms is not None:
             _check("visibility_ms", visibility_ms, 1, VISIBILITY_MS_MAX)
+        group = self._hosts.groups.get(name)
+        hosted = None if group is None else group.queues.get(topic_name)
+        if group is None or hosted is None:
+            return self._receive_first(
+                name,
+                topic_name,
+                consumer,
+                messages_max,
+                wait_ms=wait_ms,
+                visibility_ms=visibility_ms,
+            )
+        if self._lanes.behind:
+            self._lanes.catch_up()
+        group.check_owned()
+        lease_ms = visibility_ms or group.settings.visibility_ms
+        receiver = Receiver(consumer, messages_max, lease_ms, topic=topic_name)
+        hosted.receive(receiver, wait_ms)
+        return receiver
+
+    def _receive_first(
+        self,
+        name: str,
+        topic_name: str,
+        consumer: str,
+        messages_max: int,
+        *,
+        wait_ms: int,
+        visibility_ms: int | None,
+    ) -> Receiver:
+        """Start the queue, and create the group if it is missing, before messages are leased."""
         topic = self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
-        self._hosts.sources.lanes.catch_up()
-        known = self._hosts.groups.get(name)
-        made = self.groups.create(name) if known is None else None
+        self._lanes.catch_up()
+        made = None if name in self._hosts.groups else self.groups.create(name)
         group = self._hosts.groups.get(name)
         receiver = Receiver(consumer, messages_max, visibility_ms or 0, topic=topic_name)
         if group is None:
@@ -122,17 +152,13 @@ class Queues:
             return receiver
         group.check_owned()
         receiver.visibility_ms = receiver.visibility_ms or group.settings.visibility_ms
-        hosted = group.queues.get(topic.id)
-        if hosted is not None and made is None:
-            hosted.receive(receiver, wait_ms)
-            return receiver
         _receive_when_begun(self.positions.begun(group, topic), receiver, wait_ms)
         return receiver
 
     def take_back(self, name: str, topic_name: str, consumer: str) -> None:
         """Return all messages of one of this node's own consumers, without counting a delivery."""
-        group, topic = self.groups.served(name, topic_name)
-        hosted = group.queues.get(topic.id)
+        group, _ = self.groups.served(name, topic_name)
+        hosted = group.queues.get(topic_name)
         if hosted is not None:
             hosted.take_back(consumer)
 
