@@ -362,13 +362,6 @@ class DeliveryShard:
                     self._unreported.append((queue.group, queue.name_of(number), events))
         waiting, self._waiting = self._waiting, []
         unwritten, self._unwritten = self._unwritten, []
-
-        def committed(error: GoQueueError | None) -> None:
-            self._reports.committed()
-            error = _where_now(error)
-            for promise in waiting:
-                promise.settle(None, error)
-
         try:
             self._append()
         except GoQueueError as error:
@@ -377,16 +370,20 @@ class DeliveryShard:
             if not self._is_retrying:
                 self._is_retrying = True
                 self._clock.call_later(RETRY_MS, self._retry)
-            waiting += unwritten
-            committed(error)
+            _settle(waiting + unwritten, error)
             return
         self._is_refused = False
-        if self._unreported:
-            reported, self._unreported = self._unreported, []
-            self._reports.expect(partial(self._report, reported, self.partition.end_offset))
+        reported, self._unreported = self._unreported, []
+        end = self.partition.end_offset
+
+        def committed(error: GoQueueError | None) -> None:
+            if reported:
+                self._reports.waited(end, partial(self._report, reported, end))
+            _settle(waiting, error)
+
         for promise in unwritten:
             promise.resolve(None)
-        self.partition.when_committed(self.partition.end_offset - 1, committed)
+        self.partition.when_committed(end - 1, committed)
         size_max = max(self._snapshot_bytes_min, 2 * self._snapshot_bytes)
         if self._bytes_since > size_max and not self._is_behind:
             self._snapshot()
@@ -581,6 +578,12 @@ def not_here() -> NotCoordinator:
 def _where_now(error: GoQueueError | None) -> GoQueueError | None:
     """Translate the error: a node that does not lead the journal does not own the group."""
     return not_here() if isinstance(error, NotLeader) else error
+
+
+def _settle(promises: list[Promise[None]], error: GoQueueError | None) -> None:
+    error = _where_now(error)
+    for promise in promises:
+        promise.settle(None, error)
 
 
 def _fitting(records: list[Record]) -> int:
