@@ -12,10 +12,9 @@ from functools import partial
 from random import Random
 
 from goqueue.broker.queues.dead_lettering import DeadLetterWriter, LetterSource
-from goqueue.broker.queues.host import HostedGroup, HostedQueue
+from goqueue.broker.queues.host import HostedGroup, HostedQueue, ReceiveLimits
 from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard, not_here
 from goqueue.broker.queues.lanes import QueueSources
-from goqueue.broker.queues.receivers import ReceiveLimits
 from goqueue.broker.queues.records import Source
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.settings import lane_settings

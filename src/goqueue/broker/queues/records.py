@@ -17,12 +17,15 @@ from typing import ClassVar, NamedTuple
 from goqueue.broker.queues.remote_partitions import Awaited, RemoteCopy
 from goqueue.delivery import TAILS, Delivery, Lease
 from goqueue.delivery.grants import Granted
-from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
+from goqueue.model.attributes import TTL_HEADER, parse_attributes
+from goqueue.model.batch import NO_TIMESTAMP, BatchHeader, Record, read_header, unpack_payload
 from goqueue.model.columns import Columns, PackedColumns, decode_columns, unpack_columns
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     CorruptBatch,
     GoQueueError,
+    InvalidAttribute,
     OffsetOutOfRange,
     StorageFailed,
 )
@@ -365,6 +368,20 @@ def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:
         known = {columns.offsets[place] for place in places}
         found.gone += [offset for offset in here if offset not in known]
     return end
+
+
+def expiry_of(columns: Columns, place: int, ttl_ms: int | None) -> int | None:
+    """Return when a message expires: by its own header, or by the `ttl_ms` of its topic."""
+    headers, timestamp_ms = columns.headers(place), columns.timestamps[place]
+    for name, _ in headers:
+        if name.startswith(DEAD_PREFIX):
+            return None  # A dead letter does not expire; it waits for an operator.
+        if name == TTL_HEADER:
+            try:
+                ttl_ms = parse_attributes(headers).ttl_ms
+            except InvalidAttribute:
+                pass  # It was stored while the topic did not check such headers.
+    return None if ttl_ms is None or timestamp_ms == NO_TIMESTAMP else timestamp_ms + ttl_ms
 
 
 # The result of a receive call
