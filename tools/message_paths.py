@@ -2,8 +2,12 @@
 
 It starts real nodes (`fsync: every`), warms them up so that topics, groups and connections exist,
 and records what one message calls: produce, receive and ack on a single node, and a delayed message
-through three nodes, one of which has its schedule and another its partition. What a cluster calls
-while nothing happens is recorded first and left out. docs/ARCHITECTURE.md has the result.
+through three nodes, one of which has its schedule and another its partition.
+
+On a single node, a path is what each of several messages visits until it is answered: neither what
+else the node does meanwhile, nor what it does later. What a cluster calls while nothing happens is
+recorded first and left out. Observers (metrics, journeys) and quotas are counted apart.
+docs/ARCHITECTURE.md has the result.
 """
 
 from __future__ import annotations
@@ -27,9 +31,22 @@ from tests.integration.cluster import Cluster
 from tests.integration.process import Broker
 from tests.integration.waiting import eventually
 
-Visited = dict[str, list[str]]  # functions by file, in the order of their first call
+Call = tuple[str, str]  # file and function
+Calls = list[Call]  # in the order of the first call
+Visited = dict[str, list[str]]  # the same by file
 
 TRACED_NODE = Path(__file__).with_name("traced_node.py")
+# Files of observers and quotas, which are told of ranges of messages and take no part in them.
+OBSERVERS = (
+    "broker/journeys/",
+    "broker/metrics/",
+    "broker/quotas/",
+    "metrics/",
+    "model/observer.py",
+    "partition/run_reports.py",
+)
+ANSWER = ("runtime/sockets.py", "SocketConnection._transmit")
+MESSAGES = 5  # of each path
 IDLE_SECONDS = 3
 DELAY_MS = 2_000
 TOPIC = "orders"
@@ -45,27 +62,45 @@ class Trace:
 
     def record(self, act: Callable[[], object]) -> list[Visited]:
         """Return what each node called during `act`, and not while it was idle."""
+        return [_by_file(calls) for calls in self._record(act)]
+
+    def record_answered(self, act: Callable[[], object]) -> Visited:
+        """Return what the only node called until it answered, in every one of several `act`."""
+        answered = [_until_answered(calls) for _ in range(MESSAGES) for calls in self._record(act)]
+        first, *others = answered
+        return _by_file(one for one in first if all(one in other for other in others))
+
+    def learn_idle(self) -> None:
+        """Find out what the nodes call by themselves."""
+        for calls in self._record(lambda: time.sleep(IDLE_SECONDS)):
+            self._idle.update(calls)
+
+    def _record(self, act: Callable[[], object]) -> list[Calls]:
         for node in self._nodes:
             _signal(node, signal.SIGUSR1)
         act()
         return [self._end(node) for node in self._nodes]
 
-    def learn_idle(self) -> None:
-        """Find out what the nodes call by themselves."""
-        for visited in self.record(lambda: time.sleep(IDLE_SECONDS)):
-            self._idle |= {(file, name) for file, names in visited.items() for name in names}
-
-    def _end(self, node: Broker) -> Visited:
+    def _end(self, node: Broker) -> Calls:
         target = _target(node)
         target.unlink(missing_ok=True)
         _signal(node, signal.SIGUSR2)
         eventually(target.exists, because="the node has written its recording")
-        visited: Visited = {}
-        for line in target.read_text().splitlines():
-            file, _, name = line.partition("\t")
-            if (file, name) not in self._idle:
-                visited.setdefault(file, []).append(name)
-        return visited
+        pairs = (line.partition("\t") for line in target.read_text().splitlines())
+        calls = [(file, name) for file, _, name in pairs]
+        return [one for one in calls if one not in self._idle]
+
+
+def _until_answered(calls: Calls) -> Calls:
+    """Leave out what a node does after the response, such as the sync of a lease."""
+    return calls[: calls.index(ANSWER) + 1]
+
+
+def _by_file(calls: Iterable[Call]) -> Visited:
+    visited: Visited = {}
+    for file, name in calls:
+        visited.setdefault(file, []).append(name)
+    return visited
 
 
 def _signal(node: Broker, number: signal.Signals) -> None:
@@ -103,16 +138,16 @@ def single_node(home: Path) -> dict[str, Visited]:
         for name, producer in (("produce, plain", plain), ("produce, idempotent", idempotent)):
             for _ in range(3):
                 _send(producer)
-            [found[name]] = trace.record(partial(_send, producer))
+            found[name] = trace.record_answered(partial(_send, producer))
         worker = Worker(node.http.removeprefix("http://"))
-        for _ in range(4):
+        for _ in range(2 * (MESSAGES + 3)):
             worker.ack(worker.receive())
-        for _ in range(2):
+        for _ in range(MESSAGES + 1):
             _send(plain)
         worker.ack(worker.receive())
-        received: list[str] = []
-        [found["receive"]] = trace.record(lambda: received.extend(worker.receive()))
-        [found["ack"]] = trace.record(lambda: worker.ack(received))
+        received: list[list[str]] = []
+        found["receive"] = trace.record_answered(lambda: received.append(worker.receive()))
+        found["ack"] = trace.record_answered(lambda: worker.ack(received.pop(0)))
         return found
     finally:
         node.close()
@@ -152,6 +187,12 @@ def three_nodes(home: Path) -> dict[str, Visited]:
         }
     finally:
         cluster.close()
+
+
+def counts(visited: Visited) -> tuple[int, int]:
+    """Count the files of a path without those of observers and quotas, and these."""
+    observers = sum(file.startswith(OBSERVERS) for file in visited)
+    return len(visited) - observers, observers
 
 
 def _joined(of_nodes: Iterable[Visited]) -> Visited:
@@ -210,7 +251,8 @@ def main() -> int:
         (home / "single").mkdir()
         paths = {**single_node(home / "single"), **three_nodes(home / "cluster")}
     for name, visited in paths.items():
-        print(f"{name}: {len(visited)} files")
+        files, observers = counts(visited)
+        print(f"{name}: {files} files, and {observers} of observers and quotas")
         if options.functions:
             for file, names in visited.items():
                 print(f"  {file}: {', '.join(names)}")

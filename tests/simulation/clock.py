@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from goqueue.loop.clock import NANOSECONDS, SteadyClock
+from goqueue.loop.clock import NANOSECONDS
+from goqueue.runtime.clock import SteadyClock
 
 START_MS = 1_700_000_000_000
 STEPS_MAX = 10_000_000
@@ -171,7 +172,8 @@ class NodeClock:
         self.perform: Callable[[Callable[[], Any]], Any] = lambda action: action()
         self._clock = clock
         steady = SteadyClock(
-            wall_ms=self.wall_ms, stopwatch_ns=lambda: clock.now_ms() * NANOSECONDS
+            wall_ns=lambda: self.wall_ms() * NANOSECONDS,
+            stopwatch_ns=lambda: clock.now_ms() * NANOSECONDS,
         )
         self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
         self._timers: list[Timer] = []

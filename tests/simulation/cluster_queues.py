@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from goqueue.broker.queues.host import Receiver
+from goqueue.broker.queues.queues import Receiver
 from goqueue.broker.queues.records import Received, ReceivedMessage
 from goqueue.delivery.redrive import LEDGER_GROUP, RedriveOrder
 from goqueue.loop.promise import promised

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from goqueue.broker import Broker
 from goqueue.broker.named_queues.named_queues import NamedQueueSpec, Posted, Posting
-from goqueue.broker.queues.host import Receiver
+from goqueue.broker.queues.queues import Receiver
 from goqueue.broker.queues.records import Received, ReceivedMessage
 from goqueue.model.attributes import DEDUPLICATION_HEADER, MESSAGE_ID_HEADER, header_text
 from goqueue.model.batch import Record

@@ -22,7 +22,7 @@ TAKEN_MS = 20_000
 
 def hosted_by(node: ClusterNode) -> HostedQueue:
     topic = node.broker.topics.get(TOPIC)
-    return node.broker.queues._hosts.groups["one"].queues[topic.id]
+    return node.broker.queues._hosts.groups["one"].queues[topic.name]
 
 
 def known_of(node: ClusterNode) -> int:

@@ -262,7 +262,7 @@ def test_a_queue_goes_on_when_copies_come_to_its_owner_and_leave_it() -> None:
         )
         world.run_for(500)
         work()
-        sources = node.broker.queues._hosts.groups["one"].queues[topic.id].sources
+        sources = node.broker.queues._hosts.groups["one"].queues[topic.name].sources
         is_far = node.number not in replicas
         assert [isinstance(one, RemoteCopy) for one in sources] == [is_far] * PARTITIONS
     assert len(seen) == len(set(seen)) == next(numbers)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from goqueue.broker.queues.host import Receiver
+from goqueue.broker.queues.queues import Receiver
 from goqueue.broker.queues.records import Received, ReceivedMessage
 from goqueue.model.batch import Record
 from goqueue.model.dead_letters import read_origin

@@ -29,17 +29,17 @@ class DueTimes:
     they come up.
     """
 
-    __slots__ = ("_by_partition", "_heads", "_listed", "_partitions")
+    __slots__ = ("_heads", "_listed", "_partitions", "by_partition")
 
     def __init__(self, partitions: Sequence[Waiting]) -> None:
         """`partitions` grows with the queue."""
         self._partitions = partitions
-        self._by_partition: dict[int, list[tuple[int, int]]] = {}
+        self.by_partition: dict[int, list[tuple[int, int]]] = {}  # empty if nothing waits
         self._heads: list[tuple[int, int]] = []  # due time and partition
         self._listed: dict[int, int] = {}  # the due time of each partition's valid head
 
     def add(self, number: int, offset: int, due_ms: int) -> None:
-        heap = self._by_partition.setdefault(number, [])
+        heap = self.by_partition.setdefault(number, [])
         heapq.heappush(heap, (due_ms, offset))
         if heap[0][0] == due_ms and self._listed.get(number) != due_ms:
             self._list(number, due_ms)
@@ -63,15 +63,15 @@ class DueTimes:
 
     def take(self, number: int) -> None:
         """Remove the earliest message of a partition."""
-        heapq.heappop(self._by_partition[number])
+        heapq.heappop(self.by_partition[number])
 
     def next_after_ms(self, now_ms: int) -> int | None:
         """Return the first due time after now among the earliest ones of the partitions."""
-        heads = [self._head(number) for number in list(self._by_partition)]
+        heads = [self._head(number) for number in list(self.by_partition)]
         return min((one[0] for one in heads if one is not None and one[0] > now_ms), default=None)
 
     def _head(self, number: int) -> tuple[int, int] | None:
-        heap = self._by_partition.get(number)
+        heap = self.by_partition.get(number)
         if heap is None:
             return None
         waiting = self._partitions[number].waiting
@@ -79,7 +79,7 @@ class DueTimes:
             heapq.heappop(heap)
         if heap:
             return heap[0]
-        del self._by_partition[number]
+        del self.by_partition[number]
         return None
 
     def _list(self, number: int, due_ms: int) -> None:

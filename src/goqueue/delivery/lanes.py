@@ -490,6 +490,8 @@ class Chooser:
         is_alone: Callable[[int], bool] | None = None,
     ) -> list[Pick]:
         picks: list[Pick] = []
+        if not self._due.by_partition:
+            return picks
         offsets: list[int] = []
         for count in range(count_max):
             first = self._due.first(number)

@@ -266,10 +266,12 @@ class PartitionQueue:
             if run is None:
                 cursor = self.high_watermark
                 break
-            first, end = done.gap_from(run[0], until=run[1])
-            if first >= run[1]:
-                cursor = first
-                continue
+            first, end = run
+            if done.ends and first < done.ends[-1]:  # seldom true of what was never chosen
+                first, end = done.gap_from(first, until=end)
+                if first >= run[1]:
+                    cursor = first
+                    continue
             end = min(end, first + count - len(taken))
             fresh: Sequence[int] = range(first, end)
             if first < self._apart_until:

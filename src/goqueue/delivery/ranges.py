@@ -56,13 +56,13 @@ class RangeSet:
     ranges of one block only.
     """
 
-    __slots__ = ("_blocks", "_ends")
+    __slots__ = ("_blocks", "ends")
 
     BLOCK_RANGES_MAX = 512
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._blocks: list[_Block] = []
-        self._ends: list[int] = []  # the end of each block
+        self.ends: list[int] = []  # the end of each block; the last is the end of the set
         for first, end in ranges:
             self.add(first, end)
 
@@ -94,7 +94,7 @@ class RangeSet:
         """Add the offsets from `first` up to, but not including, `end`."""
         if first >= end:
             return
-        blocks, ends = self._blocks, self._ends
+        blocks, ends = self._blocks, self.ends
         number = min(bisect_left(ends, first), len(ends) - 1)
         if number < 0:
             blocks.append(_Block(array("q", (first,)), array("q", (end,))))
@@ -124,14 +124,14 @@ class RangeSet:
                 break
             number += 1
         del blocks[low:number]
-        del self._ends[low:number]
+        del self.ends[low:number]
         return end
 
     def discard_before(self, offset: int) -> None:
         """Remove everything below `offset`."""
-        gone = bisect_right(self._ends, offset)
+        gone = bisect_right(self.ends, offset)
         del self._blocks[:gone]
-        del self._ends[:gone]
+        del self.ends[:gone]
         if self._blocks:
             block = self._blocks[0]
             block.cut(0, bisect_right(block.ends, offset))
@@ -141,16 +141,16 @@ class RangeSet:
         """Remove everything from `offset` on."""
         kept = bisect_left(self._blocks, offset, key=lambda block: block.starts[0])
         del self._blocks[kept:]
-        del self._ends[kept:]
+        del self.ends[kept:]
         if self._blocks:
             block = self._blocks[-1]
             block.cut(bisect_left(block.starts, offset))
-            block.ends[-1] = self._ends[-1] = min(block.ends[-1], offset)
+            block.ends[-1] = self.ends[-1] = min(block.ends[-1], offset)
 
     def first_missing_from(self, offset: int) -> int:
         """Return the lowest offset at or above `offset` that is not in the set."""
-        number = bisect_right(self._ends, offset)
-        if number < len(self._ends):
+        number = bisect_right(self.ends, offset)
+        if number < len(self.ends):
             block = self._blocks[number]
             at = bisect_right(block.ends, offset)
             if block.starts[at] <= offset:
@@ -160,8 +160,8 @@ class RangeSet:
     def gap_from(self, offset: int, *, until: int) -> Range:
         """Return the first range outside the set that starts at or above `offset`."""
         first = self.first_missing_from(offset)
-        number = bisect_right(self._ends, first)
-        if number == len(self._ends):
+        number = bisect_right(self.ends, first)
+        if number == len(self.ends):
             return first, until
         block = self._blocks[number]
         return first, min(until, block.starts[bisect_right(block.ends, first)])
@@ -177,7 +177,7 @@ class RangeSet:
 
     def within(self, first: int, end: int) -> Iterator[Range]:
         """Yield the parts of the set from `first` up to `end`."""
-        for block in self._blocks[bisect_right(self._ends, first) :]:
+        for block in self._blocks[bisect_right(self.ends, first) :]:
             for at in range(bisect_right(block.ends, first), len(block.starts)):
                 if block.starts[at] >= end:
                     return

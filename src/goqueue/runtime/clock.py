@@ -1,4 +1,4 @@
-"""The broker's scheduler on a real event loop."""
+"""The broker's scheduler on a real event loop, and a clock that cannot be set."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from goqueue.loop.clock import NANOSECONDS, SteadyClock
+from goqueue.loop.clock import NANOSECONDS
 
 THREADS_MAX = 8
+SLEW = 20  # a steady clock runs faster or slower than true time by at most one part in this many
+BORN_MS = 1_672_531_200_000  # 2023: a clock that shows less has not been set yet
+STEERED_EVERY_MS = 20  # long enough that correcting by one millisecond never turns time back
 
 _Done = Callable[[Any, Exception | None], None]
 _Work = tuple[Callable[[], Any], _Done]
@@ -29,15 +32,13 @@ class LoopClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         # Called several times per request, so bound directly.
-        steady = SteadyClock(wall_ms=_wall_ms, stopwatch_ns=time.monotonic_ns)
+        steady = SteadyClock(wall_ns=time.time_ns, stopwatch_ns=time.monotonic_ns)
         self.now_ms, self.monotonic_ms = steady.now_ms, steady.monotonic_ms
-        self.wall_ms = _wall_ms
+        self.wall_ms = steady.wall_ms
+        self.call_soon: Callable[[Callable[[], None]], object] = loop.call_soon
         self._threads: list[_Thread] = []
         self._idle: list[_Thread] = []
         self._waiting: deque[_Work] = deque()
-
-    def call_soon(self, action: Callable[[], None]) -> None:
-        self._loop.call_soon(action)
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, action)
@@ -94,5 +95,48 @@ class _Thread:
             self._loop.call_soon_threadsafe(self._finish, self, done, result, error)
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // NANOSECONDS
+class SteadyClock:
+    """A clock that cannot be set: it runs at the rate of a monotonic clock, near the wall clock.
+
+    Wall clocks are set, by people and by machines, back and ahead, by hours. A duration (a lease, a
+    session, a timeout) must not become longer or shorter by that. Yet some durations are persisted
+    and continue on another node, so the time must mean about the same everywhere. Hence this clock
+    starts at the wall clock's time, never goes back, and slews slowly towards the wall clock.
+
+    Even slewing is wrong for a lease, which must be neither shortened nor extended. What does not
+    need another node's clock uses the same start without slewing: monotonic time.
+
+    A machine without a clock battery starts decades in the past until it has synchronised its time.
+    What was persisted before then lies decades ahead, so both times then jump ahead, once.
+    """
+
+    def __init__(self, *, wall_ns: Callable[[], int], stopwatch_ns: Callable[[], int]) -> None:
+        """`stopwatch_ns` counts from any starting point, and cannot be set."""
+        self._wall_ns = wall_ns
+        self._stopwatch_ns = stopwatch_ns
+        self._steered_ms = stopwatch_ns() // NANOSECONDS
+        self._ahead_ms = self.wall_ms() - self._steered_ms
+        self._start_ms = self._ahead_ms  # the wall clock's time when the stopwatch started
+
+    def now_ms(self) -> int:
+        at_ms = self._stopwatch_ns() // NANOSECONDS
+        if at_ms - self._steered_ms >= STEERED_EVERY_MS:
+            self._steer(at_ms)
+        return at_ms + self._ahead_ms
+
+    def monotonic_ms(self) -> int:
+        """The time that the wall clock would show if it had not been set since the start."""
+        return self._stopwatch_ns() // NANOSECONDS + self._start_ms
+
+    def wall_ms(self) -> int:
+        return self._wall_ns() // NANOSECONDS
+
+    def _steer(self, at_ms: int) -> None:
+        """Slew towards the wall clock, by at most a small part of the elapsed time."""
+        step_ms_max = (at_ms - self._steered_ms) // SLEW
+        wall_ms, now_ms = self.wall_ms(), at_ms + self._ahead_ms
+        if now_ms < BORN_MS <= wall_ms:
+            step_ms_max = wall_ms - now_ms
+            self._start_ms = wall_ms - at_ms
+        self._ahead_ms += max(-step_ms_max, min(step_ms_max, wall_ms - now_ms))
+        self._steered_ms = at_ms

@@ -272,7 +272,7 @@ class _Node:
     def _admits(self, host: str) -> bool:
         """Whether an address may open one more connection, by its quotas."""
         connected = sum(one.listener.count_of(host) for one in self._listeners.all)
-        return self.broker.gate.admits(host, connected=connected)
+        return self.broker.quotas.admits(host, connected)
 
     def when_unable(self, unable: Callable[[GoQueueError], None]) -> None:
         """Call `unable` with the reason if this node cannot follow its cluster any more."""

@@ -300,7 +300,7 @@ class SocketConnection:
             used = self._protocol.receive(buffer[:filled])
         except GoQueueError as error:
             self._note_failure(error)
-            self._owner.measured.api(UNKNOWN_API).failed(error.code)
+            self._owner.measured.apis[UNKNOWN_API].failed(error.code)
             self._owner.complaints.tell(self.host, f"closing the connection: {error}")
             self.close()
             return

@@ -340,14 +340,14 @@ class Log:
 
     def _slice(self, segment: Segment, first: Located, bytes_max: int, until_offset: int) -> Slice:
         start, header = first
-        end = Place(segment.size, segment.end_offset)
-        if until_offset < end.offset:
-            end = segment.place_of(until_offset)
-        if end.position - start > bytes_max:
-            after = Place(start, header.base_offset)
-            end = min(end, segment.cut_place(start + bytes_max, after=after))
-        if end.position < start + header.size:
-            end = Place(start + header.size, header.next_offset)
+        end = one = Place(start + header.size, header.next_offset)
+        if bytes_max > header.size:
+            end = Place(segment.size, segment.end_offset)
+            if until_offset < end.offset:
+                end = segment.place_of(until_offset)
+            if end.position - start > bytes_max:
+                end = min(end, segment.cut_place(start + bytes_max, after=one))
+            end = max(end, one)
         segment.remember(end)
         is_trusted, length = start >= segment.trusted_from, end.position - start
         return Slice(segment, start, length, is_trusted, header.base_offset, end.offset)

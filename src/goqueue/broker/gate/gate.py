@@ -41,7 +41,6 @@ from goqueue.broker.gate.grants import Grants
 from goqueue.broker.gate.operation import Dispatcher
 from goqueue.broker.gate.request_metrics import RequestMetrics
 from goqueue.broker.gate.tenant_calls import TenantCalls
-from goqueue.broker.quotas.meters import Meter
 from goqueue.broker.quotas.seats import Seat
 from goqueue.model.session import Session
 
@@ -80,7 +79,8 @@ class Gate:
         self._grants: WeakValueDictionary[_Identity, Grants] = WeakValueDictionary()
         authoriser.on_change(self._clear_grants)
         broker.topics.on_change(self._clear_grants)
-        self._quotas = broker.quotas
+        # While it is not `is_active`, no client has limits.
+        self.client_limits = broker.quotas
         broker.quotas.on_change(self._drop_grants)
         dispatcher = Dispatcher(broker, authoriser)
         dispatcher.tenants = TenantCalls(authoriser.namespaces)
@@ -151,33 +151,25 @@ class Gate:
         A connection keeps it, and requests it again when its client has re-authenticated.
         """
         identity: _Identity = (session.principal, session.tenant, session.client_host)
-        if self._quotas.table.uses_client_ids:
+        if self.client_limits.table.uses_client_ids:
             identity = (*identity, session.client_id)
         known = self._grants.get(identity)
         if known is None:
             known = self._grants[identity] = Grants(
                 self._broker, self._authoriser, session, self._dispatcher.traffic_observer
             )
-        if self._quotas.is_active:
-            known.use_meter(self._quotas.meter(session))
+        if self.client_limits.is_active:
+            known.use_meter(self.client_limits.meter(session))
         return known
-
-    def meter(self, session: Session) -> Meter | None:
-        """Return the quotas of a client; None if it has none."""
-        return self._quotas.meter(session)
 
     def seat(self) -> Seat:
         """Return what counts a new connection among those of its user."""
-        return Seat(self._quotas)
-
-    def admits(self, host: str, *, connected: int) -> bool:
-        """Return whether an address may open a connection besides those that it has."""
-        return self._quotas.admits(host, connected)
+        return Seat(self.client_limits)
 
     def _drop_grants(self) -> None:
         """Let connections request their grants again, because quotas have changed."""
         for grants in list(self._grants.values()):
-            grants.use_meter(self._quotas.stale)
+            grants.use_meter(self.client_limits.stale)
         self._grants.clear()
 
     def _clear_grants(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from goqueue.metrics import Counter, Histogram, Registry
 from goqueue.metrics import catalogue as metrics
@@ -42,10 +43,21 @@ class ApiMetrics:
         known.value += count
 
 
+class _Apis(dict[str, ApiMetrics]):
+    """The instruments of each API at one listener, made when they are first needed."""
+
+    def __init__(self, registry: Registry, wall_ms: Callable[[], int], listener: str) -> None:
+        self._new = partial(ApiMetrics, registry, wall_ms, listener)
+
+    def __missing__(self, name: str) -> ApiMetrics:
+        made = self[name] = self._new(name)
+        return made
+
+
 class ListenerMetrics:
     """The connections and requests at one listener."""
 
-    __slots__ = ("_apis", "_registry", "_wall_ms", "name", "opened", "received", "sent")
+    __slots__ = ("_registry", "apis", "name", "opened", "received", "sent")
 
     def __init__(self, registry: Registry, name: str, wall_ms: Callable[[], int] = int) -> None:
         self.name = name
@@ -53,15 +65,7 @@ class ListenerMetrics:
         self.received: Counter = registry.counter(metrics.LISTENER_RECEIVED_BYTES, name)
         self.sent: Counter = registry.counter(metrics.LISTENER_SENT_BYTES, name)
         self._registry = registry
-        self._wall_ms = wall_ms
-        self._apis: dict[str, ApiMetrics] = {}
-
-    def api(self, name: str) -> ApiMetrics:
-        """Return the instruments of an API, which the callers name, not the clients."""
-        known = self._apis.get(name)
-        if known is None:
-            known = self._apis[name] = ApiMetrics(self._registry, self._wall_ms, self.name, name)
-        return known
+        self.apis = _Apis(registry, wall_ms, name)  # by names of callers, not of clients
 
     def refused(self, reason: str) -> None:
         """Count a connection that was refused."""

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
-from goqueue.broker.queues.host import ROUNDS_MAX, HostedQueue
-from goqueue.broker.queues.receivers import ReceiveCall
+from goqueue.broker.queues.host import ROUNDS_MAX, HostedQueue, ReceiveCall
 from goqueue.delivery import NORMAL, Lease, Pick, Run
 
 
@@ -45,22 +44,22 @@ class Acquirer(ReceiveCall[Acquired]):
     def nothing(self) -> Acquired:
         return Acquired()
 
-    def collect(self, queue: HostedQueue) -> Acquired:
+    def collect(self, hosted: HostedQueue) -> Acquired:
         acquired, room = Acquired(), self.count_max
-        call = queue.queue.new_call()
-        queue.expect_nothing()
+        call = hosted.queue.new_call()
+        hosted.expect_nothing()
         for number, aligned_end in self.aligned_ends.items():
-            if room <= 0 or number >= len(queue.sources):
+            if room <= 0 or number >= len(hosted.sources):
                 continue
             for _ in range(ROUNDS_MAX):
-                picks = queue.queue.choose_from(
-                    number, queue.now_ms, self.consumer, room, aligned_end=aligned_end
+                picks = hosted.queue.choose_from(
+                    number, hosted.now_ms, self.consumer, room, aligned_end=aligned_end
                 )
-                lease = self._lease(queue, number, picks, call) if picks else None
+                lease = self._lease(hosted, number, picks, call) if picks else None
                 if lease is not None:
                     acquired.leases.append(lease)
                     room -= len(lease.offsets)
-                if lease is not None or not picks or queue.is_awaiting:
+                if lease is not None or not picks or hosted.is_awaiting:
                     break
         if acquired.leases:
             self.leased_count = self.count_max - room
@@ -69,19 +68,19 @@ class Acquirer(ReceiveCall[Acquired]):
         return acquired
 
     def _lease(
-        self, queue: HostedQueue, number: int, picks: Sequence[Pick], call: int
+        self, hosted: HostedQueue, number: int, picks: Sequence[Pick], call: int
     ) -> Lease | None:
         """Lease the chosen records that may be delivered."""
         offsets = _in_log_order(picks)
         runs, gone = [Run(number, offsets)], []
-        if queue.must_read(number):
-            reading = queue.read([Pick(number, NORMAL, offsets)], is_first=True)
+        if hosted.must_read(number):
+            reading = hosted.read([Pick(number, NORMAL, offsets)], is_first=True)
             runs, gone = reading.runs, reading.gone
-            queue.is_awaiting = queue.is_awaiting or reading.is_awaiting
+            hosted.is_awaiting = hosted.is_awaiting or reading.is_awaiting
             if reading.error is not None and not runs:
                 raise reading.error
-        leased = queue.queue.lease(
-            queue.now_ms,
+        leased = hosted.queue.lease(
+            hosted.now_ms,
             self.consumer,
             runs,
             visibility_ms=self.visibility_ms,

@@ -201,7 +201,7 @@ class QueueGroups:
     def queue_of(self, name: str, topic_name: str) -> HostedQueue:
         """Return the queue of a group for a topic, without starting it: inspection must not."""
         group, topic = self.served(name, topic_name)
-        hosted = group.queues.get(topic.id)
+        hosted = group.queues.get(topic.name)
         if hosted is None:
             raise InvalidRequest(
                 f"Group {name!r} has not received from topic {topic_name!r} yet; receive first."
@@ -210,5 +210,4 @@ class QueueGroups:
 
 
 def _describe(group: HostedGroup) -> QueueGroup:
-    topics = sorted(hosted.topic.name for hosted in group.queues.values())
-    return QueueGroup(group.fact.name, group.settings, topics)
+    return QueueGroup(group.fact.name, group.settings, sorted(group.queues))

@@ -1,4 +1,4 @@
-"""A queue in operation: reads chosen records, keeps receivers waiting, and runs its timers.
+"""A queue in operation: reads chosen records, keeps calls waiting, and runs its timers.
 
 A queue group has one queue for each topic that it receives from.
 """
@@ -6,20 +6,14 @@ A queue group has one queue for each topic that it receives from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard
-from goqueue.broker.queues.receivers import (
-    D,
-    ReceiveCall,
-    ReceiveLimits,
-    Receiver,
-    stay,
-)
-from goqueue.broker.queues.records import Part, Received, ReceivedRun, RecordReader, Source
+from goqueue.broker.queues.records import Part, RecordReader, Source, expiry_of
 from goqueue.broker.topics.topics import Topic
 from goqueue.cluster.facts import QueueGroupFact
 from goqueue.delivery import (
@@ -29,7 +23,6 @@ from goqueue.delivery import (
     DeadLetterIntent,
     Event,
     Lease,
-    LeasedRun,
     Pick,
     Queue,
     Run,
@@ -39,13 +32,9 @@ from goqueue.delivery import (
 )
 from goqueue.loop.clock import Clock, Handle
 from goqueue.loop.promise import Promise
-from goqueue.model.attributes import TTL_HEADER, parse_attributes
-from goqueue.model.batch import NO_TIMESTAMP
 from goqueue.model.columns import Columns, at_places
-from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import (
     GoQueueError,
-    InvalidAttribute,
     InvalidReceipt,
     RequestTimedOut,
 )
@@ -53,17 +42,98 @@ from goqueue.model.names import TopicPartition
 
 # How long a receive without a wait time waits for records that another node has to send.
 AWAIT_MS = 2_000
+# How often one receive chooses again because its chosen messages could not be delivered.
+ROUNDS_MAX = 8
 # How long a receive waits for its leases to be committed before its messages are returned.
 GRANT_MS_MAX = 5_000
 # A lease shorter than this is delivered even if it expired while it was committed: a consumer that
 # requests so short a time does not rely on exclusive delivery.
 LEASE_MS_MIN = 100
-# How often one receive chooses again because its chosen messages could not be delivered.
-ROUNDS_MAX = 8
-# Bytes read per scan behind a backlog for messages of other tenants.
-LOOK_BYTES_MAX = 4 << 20
 
 _log = logging.getLogger(__name__)
+
+
+# Calls that lease messages, now or when some arrive
+
+
+@dataclass(slots=True)
+class ReceiveLimits:
+    """Limits of receive calls: how many wait, over all queues of the node, and their size."""
+
+    waiting_max: int
+    bytes_max: int  # of one response
+    waiting: int = 0
+
+
+class Delivered(Protocol):
+    """What a call has leased; it is false if that is nothing."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def leases(self) -> Collection[Lease]: ...
+
+
+D = TypeVar("D", bound=Delivered)
+
+
+def stay() -> None:
+    """Do nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class ReceiveCall(ABC, Generic[D]):
+    """A call that waits for messages of one queue."""
+
+    consumer: str
+    count_max: int
+    visibility_ms: int
+    promise: Promise[D] = field(default_factory=Promise)
+    timer: Handle | None = None
+    leave: Callable[[], None] = stay
+    give_back: Callable[[], None] = stay  # returns leased messages whose response is not sent yet
+
+    @property
+    @abstractmethod
+    def is_selective(self) -> bool:
+        """Whether it takes messages of some partitions only, so that others may still find some."""
+
+    @abstractmethod
+    def collect(self, hosted: HostedQueue) -> D:
+        """Lease messages, if there are any."""
+
+    @abstractmethod
+    def nothing(self) -> D:
+        """Return the answer without messages."""
+
+    def cancel(self) -> None:
+        """Cancel the call, because its client is gone."""
+        if not self.promise.is_done:
+            self.answer_nothing()
+            give_back, self.give_back = self.give_back, stay
+            give_back()
+
+    def answer_nothing(self) -> None:
+        self.answer(self.nothing())
+
+    def answer(self, messages: D) -> None:
+        self.stop_waiting()
+        self.promise.resolve(messages)
+
+    def refuse(self, error: Exception) -> None:
+        self.stop_waiting()
+        self.promise.reject(error)
+
+    def stop_waiting(self) -> None:
+        """Leave the queue and break reference cycles, which would need the garbage collector."""
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+        leave, self.leave = self.leave, stay
+        leave()
+
+
+# Queues
 
 
 @dataclass(slots=True)
@@ -78,23 +148,8 @@ class Reading:
     is_awaiting: bool = False  # a chosen record has to be fetched from another node
 
 
-def _given(reading: Reading, handed: Sequence[LeasedRun]) -> list[ReceivedRun]:
-    """Return the leased part of what was read."""
-    given: list[ReceivedRun] = []
-    for run_number, of_run, lease, first in handed:
-        columns, places = reading.parts[run_number]
-        if len(of_run) < len(places):
-            places = [places[one] for one in of_run]
-        given.append(ReceivedRun(columns, places, lease, first))
-    return given
-
-
 def _is_invalid(error: GoQueueError | None) -> bool:
     return isinstance(error, InvalidReceipt)
-
-
-def _bytes_of(given: list[ReceivedRun]) -> int:
-    return sum(run.columns.bytes_at(run.places) for run in given)
 
 
 class DeadLetterWriter(Protocol):
@@ -105,14 +160,14 @@ class DeadLetterWriter(Protocol):
 
 
 class HostedGroup:
-    """A group, and its queues by topic id."""
+    """A group, and its queues by the names of their topics."""
 
     def __init__(self, fact: QueueGroupFact, journal: DeliveryJournal) -> None:
         self.fact = fact
         self.id = fact.id.hex()
         self.settings = stored_queue_settings(fact.name, fact.settings)
         self.unacked = Unacked()
-        self.queues: dict[bytes, HostedQueue] = {}
+        self.queues: dict[str, HostedQueue] = {}
         self.shard: DeliveryShard | None = None  # as of the last `check_owned`
         self._journal = journal
 
@@ -149,7 +204,7 @@ class HostedQueue:
         self._clock = clock
         self._reader = reader
         self._letter_writer = letter_writer
-        self._limits = limits
+        self.limits = limits
         # Otherwise another node may become the owner before this one notices.
         self._is_alone = shard.is_alone
         self._receivers: dict[ReceiveCall[Any], None] = {}
@@ -158,7 +213,7 @@ class HostedQueue:
         self._hasty: dict[ReceiveCall[Any], int] = {}
         self._is_serving_due = False
         self.is_awaiting = False  # records chosen by the last receive are being fetched
-        self._is_searching = False  # the last receive found nothing, but has not seen everything
+        self.is_searching = False  # the last receive found nothing, but has not seen everything
         self._timer: Handle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
@@ -222,16 +277,16 @@ class HostedQueue:
             if self._try(receiver):
                 self.settle()
                 return
-        if (self.is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
+        if (self.is_awaiting or self.is_searching) and wait_ms < AWAIT_MS:
             self._hasty[receiver] = self._clock.now_ms() + wait_ms
             wait_ms = AWAIT_MS
-        if wait_ms <= 0 or self._limits.waiting >= self._limits.waiting_max:
+        if wait_ms <= 0 or self.limits.waiting >= self.limits.waiting_max:
             self._hasty.pop(receiver, None)
             receiver.answer_nothing()
         else:
             self._receivers[receiver] = None
             self._general_count += not receiver.is_selective
-            self._limits.waiting += 1
+            self.limits.waiting += 1
             receiver.leave = partial(self._leave, receiver)
             receiver.timer = self._clock.call_later(wait_ms, receiver.cancel)
             if not self.is_awaiting:
@@ -242,7 +297,7 @@ class HostedQueue:
         self._hasty.pop(receiver, None)
         if self._receivers.pop(receiver, self) is None:
             self._general_count -= not receiver.is_selective
-            self._limits.waiting -= 1
+            self.limits.waiting -= 1
 
     def wake(self) -> None:
         """Serve waiting receivers soon, because messages may be available."""
@@ -251,7 +306,7 @@ class HostedQueue:
             self._clock.call_soon(self._serve)
 
     def _serve(self) -> None:
-        self._is_serving_due = self._is_searching = False
+        self._is_serving_due = self.is_searching = False
         if self._is_closed:
             return
         for receiver in list(self._receivers):
@@ -260,9 +315,9 @@ class HostedQueue:
                 continue
             if not receiver.is_selective or not self.queue.may_choose(self.now_ms):
                 break
-        if self._hasty and not (self.is_awaiting or self._is_searching):
+        if self._hasty and not (self.is_awaiting or self.is_searching):
             self._dismiss()
-        if self._is_searching:
+        if self.is_searching:
             self.wake()
         self.settle()
 
@@ -356,7 +411,7 @@ class HostedQueue:
 
     def expect_nothing(self) -> None:
         """Begin to collect messages: none of them is being fetched yet."""
-        self.is_awaiting, self._is_searching = bool(self._unknown), False
+        self.is_awaiting, self.is_searching = bool(self._unknown), False
 
     @property
     def now_ms(self) -> int:
@@ -371,48 +426,9 @@ class HostedQueue:
             or queue.partitions[number].index.may_expire
         )
 
-    def collect(self, receiver: Receiver) -> Received:
-        """Lease messages of any partition, and read their records."""
-        received = Received(self.topic.name)
-        room, queue = self._limits.bytes_max, self.queue
-        self.expect_nothing()
-        call = queue.new_call()
-        for _ in range(ROUNDS_MAX):
-            now_ms = self._clock.now_ms()
-            picks = queue.choose(now_ms, receiver.consumer, receiver.count_max - len(received))
-            if not picks:
-                break
-            room_read = min(room, LOOK_BYTES_MAX) if queue.fairness.is_scanning else room
-            reading = self.read(picks, is_first=not received, room=room_read)
-            handed = queue.lease(
-                now_ms,
-                receiver.consumer,
-                reading.runs,
-                visibility_ms=receiver.visibility_ms,
-                gone=reading.gone,
-                call=call,
-            )
-            given = _given(reading, handed)
-            for run in given:
-                received.add(run)
-            reads_ahead = queue.settings.fair_keys or queue.takes_whole_keys
-            room = room - _bytes_of(given) if reads_ahead else reading.room
-            self.is_awaiting = self.is_awaiting or reading.is_awaiting
-            is_stopped = reading.error is not None or reading.is_awaiting
-            if is_stopped and queue.fairness.stop_scanning():
-                is_stopped = False  # There are messages that were set aside before.
-            elif reading.error is not None and not received:
-                raise reading.error
-            if is_stopped or room <= 0 or len(received) >= receiver.count_max:
-                break
-        else:
-            # All were parked behind their keys, or finished: continue in another loop iteration.
-            self._is_searching = not received
-        return received
-
     def read(self, picks: Sequence[Pick], *, is_first: bool, room: int | None = None) -> Reading:
         """Read the records of the chosen messages, as far as they fit into one response."""
-        reading = Reading(self._limits.bytes_max if room is None else room)
+        reading = Reading(self.limits.bytes_max if room is None else room)
         cut_off: set[int] = set()  # Partitions with unread messages, which none may overtake.
         for number, lane, offsets in picks:
             if reading.room <= 0 and (reading.runs or not is_first):
@@ -451,28 +467,13 @@ class HostedQueue:
         keys = columns.keys(places) if settings.key_order or settings.fair_keys else None
         expires_ms = None
         if columns.may_have_attributes or self.ttl_ms >= 0:
-            expires_ms = [self._expires_ms(columns, place) for place in places]
-            if expires_ms.count(None) == len(expires_ms):
-                expires_ms = None
+            # Expiry is in wall-clock time, but the queue uses the monotonic clock.
+            ahead_ms = self._clock.now_ms() - self._clock.wall_ms()
+            ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
+            walls_ms = [expiry_of(columns, place, ttl_ms) for place in places]
+            if walls_ms.count(None) < len(walls_ms):
+                expires_ms = [None if one is None else one + ahead_ms for one in walls_ms]
         return Run(number, at_places(columns.offsets, places), keys, expires_ms)
-
-    def _expires_ms(self, columns: Columns, place: int) -> int | None:
-        """Return when the message expires: by its own header, or by the topic's setting."""
-        ttl_ms = None if self.ttl_ms < 0 else self.ttl_ms
-        headers, timestamp_ms = columns.headers(place), columns.timestamps[place]
-        for name, _ in headers:
-            if name.startswith(DEAD_PREFIX):
-                return None  # A dead letter does not expire; it waits for an operator.
-            if name == TTL_HEADER:
-                try:
-                    ttl_ms = parse_attributes(headers).ttl_ms
-                except InvalidAttribute:
-                    pass  # It was stored while the topic did not check such headers.
-        if ttl_ms is None or timestamp_ms == NO_TIMESTAMP:
-            return None
-        # Expiry is in wall-clock time, but the queue uses the monotonic clock.
-        ahead_ms = self._clock.now_ms() - self._clock.wall_ms()
-        return timestamp_ms + ttl_ms + ahead_ms
 
     # Settling
 

@@ -12,10 +12,9 @@ from functools import partial
 from random import Random
 
 from goqueue.broker.queues.dead_lettering import DeadLetterWriter, LetterSource
-from goqueue.broker.queues.host import HostedGroup, HostedQueue
+from goqueue.broker.queues.host import HostedGroup, HostedQueue, ReceiveLimits
 from goqueue.broker.queues.journal import DeliveryJournal, DeliveryShard, not_here
 from goqueue.broker.queues.lanes import QueueSources
-from goqueue.broker.queues.receivers import ReceiveLimits
 from goqueue.broker.queues.records import Source
 from goqueue.broker.replication.leaders import Leaders
 from goqueue.broker.topics.settings import lane_settings
@@ -246,8 +245,8 @@ class QueueHosts:
             hosted.shard.forget(group.id, hosted.topic_id)
 
     def _close_all(self, group: HostedGroup, error: GoQueueError) -> None:
-        for topic_id, hosted in group.queues.items():
-            self.by_topic[topic_id].remove(hosted)
+        for hosted in group.queues.values():
+            self.by_topic[hosted.topic_id].remove(hosted)
             hosted.close(error)
         group.queues = {}
 
@@ -310,7 +309,7 @@ class QueueHosts:
             reader=self.sources.reader,
             limits=self._limits,
         )
-        group.queues[topic.id] = hosted
+        group.queues[topic.name] = hosted
         self.by_topic.setdefault(topic.id, []).append(hosted)
         self.configure(group, hosted)
         hosted.settle()
@@ -367,7 +366,7 @@ class QueueHosts:
 
     def _close_queue(self, group: HostedGroup, hosted: HostedQueue) -> None:
         """Close a queue whose topic was deleted, or which is dropped."""
-        del group.queues[hosted.topic.id]
+        del group.queues[hosted.topic.name]
         hosted.close(UnknownTopic(hosted.topic.name))
         hosted.shard.forget(group.id, hosted.topic_id)
         self.sources.drop(hosted)

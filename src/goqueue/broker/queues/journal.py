@@ -120,6 +120,7 @@ class DeliveryShard:
         self.opening: set[tuple[str, bytes]] = set()
         self._clock = clock
         self._topics = topics
+        self._observer = topics.observer
         self._snapshot_bytes_min = snapshot_bytes
         self._bytes_since = 0  # written since the last snapshot
         self._snapshot_bytes = 0  # size of the last snapshot
@@ -302,7 +303,7 @@ class DeliveryShard:
         if self.is_closed:
             raise not_here()
         self._unsaved.append(self._record(key, [event]))
-        if self._topics.observer is not None:
+        if self._observer is not None:
             self._unreported.append((group, partition, [event]))
         self.flush()
 
@@ -357,17 +358,10 @@ class DeliveryShard:
             for number, events in queue.take_events():
                 key = LedgerKey(queue.group_id, queue.topic_id, number)
                 self._unsaved.append(self._record(key, events))
-                if self._topics.observer is not None:
+                if self._observer is not None:
                     self._unreported.append((queue.group, queue.name_of(number), events))
         waiting, self._waiting = self._waiting, []
         unwritten, self._unwritten = self._unwritten, []
-
-        def committed(error: GoQueueError | None) -> None:
-            self._reports.committed()
-            error = _where_now(error)
-            for promise in waiting:
-                promise.settle(None, error)
-
         try:
             self._append()
         except GoQueueError as error:
@@ -376,23 +370,27 @@ class DeliveryShard:
             if not self._is_retrying:
                 self._is_retrying = True
                 self._clock.call_later(RETRY_MS, self._retry)
-            waiting += unwritten
-            committed(error)
+            _settle(waiting + unwritten, error)
             return
         self._is_refused = False
-        if self._unreported:
-            reported, self._unreported = self._unreported, []
-            self._reports.expect(partial(self._report, reported, self.partition.end_offset))
+        reported, self._unreported = self._unreported, []
+        end = self.partition.end_offset
+
+        def committed(error: GoQueueError | None) -> None:
+            if reported:
+                self._reports.waited(end, partial(self._report, reported, end))
+            _settle(waiting, error)
+
         for promise in unwritten:
             promise.resolve(None)
-        self.partition.when_committed(self.partition.end_offset - 1, committed)
+        self.partition.when_committed(end - 1, committed)
         size_max = max(self._snapshot_bytes_min, 2 * self._snapshot_bytes)
         if self._bytes_since > size_max and not self._is_behind:
             self._snapshot()
 
     def _report(self, committed: list[_Reportable], end: int) -> None:
         """Report events that were committed before the offset `end` to the observer."""
-        observer = self._topics.observer
+        observer = self._observer
         if observer is not None:
             report = Observation(observer, self._ahead_ms, self._topic_name)
             for group, name, events in committed:
@@ -580,6 +578,12 @@ def not_here() -> NotCoordinator:
 def _where_now(error: GoQueueError | None) -> GoQueueError | None:
     """Translate the error: a node that does not lead the journal does not own the group."""
     return not_here() if isinstance(error, NotLeader) else error
+
+
+def _settle(promises: list[Promise[None]], error: GoQueueError | None) -> None:
+    error = _where_now(error)
+    for promise in promises:
+        promise.settle(None, error)
 
 
 def _fitting(records: list[Record]) -> int:

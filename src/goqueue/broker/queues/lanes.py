@@ -218,7 +218,7 @@ class Lanes:
         self._grown = grown
         self._begins = begins
         self._lanes: dict[Partition, PartitionLanes] = {}
-        self._behind: dict[Partition, None] = {}
+        self.behind: dict[Partition, None] = {}  # with records that are not indexed yet
         self._is_following = False
         self._is_saving = False
 
@@ -231,7 +231,7 @@ class Lanes:
             self._lanes[partition] = lanes
             partition.watchers[self] = None
             if lanes.index.end < partition.last_stable_offset:
-                self._behind[partition] = None
+                self.behind[partition] = None
                 self._follow_soon()
             self._save_later()
         return lanes
@@ -241,12 +241,12 @@ class Lanes:
         if partition.is_gone:
             self.drop(partition)
             return
-        self._behind[partition] = None
+        self.behind[partition] = None
         self._follow_soon()
 
     def drop(self, partition: Partition) -> None:
         self._lanes.pop(partition, None)
-        self._behind.pop(partition, None)
+        self.behind.pop(partition, None)
         partition.watchers.pop(self, None)
 
     def save_all(self) -> None:
@@ -261,15 +261,15 @@ class Lanes:
 
     def catch_up(self) -> None:
         """Index new records now: a client may request a message as soon as its write returned."""
-        if self._behind:
+        if self.behind:
             self._follow()
 
     def _follow(self) -> None:
         """Index one step's worth of new records; the rest waits for the next iteration."""
         self._is_following = False
         room = STEP_BYTES
-        for partition in list(self._behind)[:STEP_PARTITIONS]:
-            del self._behind[partition]
+        for partition in list(self.behind)[:STEP_PARTITIONS]:
+            del self.behind[partition]
             lanes = self._lanes.get(partition)
             if lanes is None or partition.is_gone:
                 continue
@@ -277,7 +277,7 @@ class Lanes:
             self._grown(partition, lanes.index.end)
             if room <= 0:
                 break
-        if self._behind:
+        if self.behind:
             self._follow_soon()
 
     def _follow_one(self, lanes: PartitionLanes, bytes_max: int) -> int:
@@ -292,7 +292,7 @@ class Lanes:
             self._clock.call_later(RETRY_MS, again)
             return 0
         if has_more:
-            self._behind[lanes.partition] = None
+            self.behind[lanes.partition] = None
         return size
 
     def _save_later(self) -> None:

@@ -49,7 +49,7 @@ class QueuePositions:
 
         A new queue must survive a crash, because its initial position must not change.
         """
-        hosted = group.queues.get(topic.id)
+        hosted = group.queues.get(topic.name)
         if hosted is not None:
             known: Promise[HostedQueue] = Promise()
             known.resolve(hosted)
@@ -74,7 +74,7 @@ class QueuePositions:
             times_ms = [] if before_ms is None else [self._hosts.clock.wall_ms() - before_ms]
             bounds = await self._look(topic, range(len(topic.partitions)), times_ms=times_ms)
             self._check_still(group, topic)
-            hosted = group.queues.get(topic.id)
+            hosted = group.queues.get(topic.name)
             if hosted is None and len(bounds) == len(topic.partitions):
                 starts = [_start(one, times_ms) for one in bounds]
                 hosted = self._hosts.start_queue(group, topic, starts)

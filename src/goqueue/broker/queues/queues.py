@@ -7,21 +7,22 @@ settle messages return when their outcome is durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from goqueue.broker.queues.groups import QueueGroups
-from goqueue.broker.queues.host import HostedQueue
+from goqueue.broker.queues.host import ROUNDS_MAX, HostedQueue, Reading, ReceiveCall
 from goqueue.broker.queues.hosting import QueueHosts
 from goqueue.broker.queues.inspection import QueueInspection
 from goqueue.broker.queues.positions import Look, QueuePositions
-from goqueue.broker.queues.receivers import Receiver
-from goqueue.broker.queues.records import Received
+from goqueue.broker.queues.records import Received, ReceivedRun
 from goqueue.broker.topics.topics import Topics
 from goqueue.delivery import (
     DELAY_MS_MAX,
     HEAD_LENGTH,
     RECEIVE_MESSAGES_MAX,
     VISIBILITY_MS_MAX,
+    LeasedRun,
     Queue,
     Settled,
     check_receipt,
@@ -42,6 +43,9 @@ REASON_LENGTH_MAX = 1000
 RECEIPTS_MAX = 1000
 WAIT_MS_MAX = 60_000
 
+# Bytes read per scan behind a backlog for messages of other tenants.
+LOOK_BYTES_MAX = 4 << 20
+
 Outcomes = list[GoQueueError | None]
 Call = Callable[[Queue, Sequence[str]], list[Settled]]
 
@@ -59,6 +63,7 @@ class Queues:
         self.is_alone = hosts.leaders.is_alone
         self._topics = topics
         self._hosts = hosts
+        self._lanes = hosts.sources.lanes
         self._clock = hosts.clock
 
     def open(self) -> None:
@@ -99,12 +104,41 @@ class Queues:
         _check("the length of the consumer's name", len(consumer), 1, CONSUMER_NAME_LENGTH_MAX)
         if visibility_ms is not None:
             _check("visibility_ms", visibility_ms, 1, VISIBILITY_MS_MAX)
+        group = self._hosts.groups.get(name)
+        hosted = None if group is None else group.queues.get(topic_name)
+        if group is None or hosted is None:
+            return self._receive_first(
+                name,
+                topic_name,
+                consumer,
+                messages_max,
+                wait_ms=wait_ms,
+                visibility_ms=visibility_ms,
+            )
+        if self._lanes.behind:
+            self._lanes.catch_up()
+        group.check_owned()
+        lease_ms = visibility_ms or group.settings.visibility_ms
+        receiver = Receiver(consumer, messages_max, lease_ms, topic=topic_name)
+        hosted.receive(receiver, wait_ms)
+        return receiver
+
+    def _receive_first(
+        self,
+        name: str,
+        topic_name: str,
+        consumer: str,
+        messages_max: int,
+        *,
+        wait_ms: int,
+        visibility_ms: int | None,
+    ) -> Receiver:
+        """Start the queue, and create the group if it is missing, before messages are leased."""
         topic = self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
-        self._hosts.sources.lanes.catch_up()
-        known = self._hosts.groups.get(name)
-        made = self.groups.create(name) if known is None else None
+        self._lanes.catch_up()
+        made = None if name in self._hosts.groups else self.groups.create(name)
         group = self._hosts.groups.get(name)
         receiver = Receiver(consumer, messages_max, visibility_ms or 0, topic=topic_name)
         if group is None:
@@ -122,17 +156,13 @@ class Queues:
             return receiver
         group.check_owned()
         receiver.visibility_ms = receiver.visibility_ms or group.settings.visibility_ms
-        hosted = group.queues.get(topic.id)
-        if hosted is not None and made is None:
-            hosted.receive(receiver, wait_ms)
-            return receiver
         _receive_when_begun(self.positions.begun(group, topic), receiver, wait_ms)
         return receiver
 
     def take_back(self, name: str, topic_name: str, consumer: str) -> None:
         """Return all messages of one of this node's own consumers, without counting a delivery."""
-        group, topic = self.groups.served(name, topic_name)
-        hosted = group.queues.get(topic.id)
+        group, _ = self.groups.served(name, topic_name)
+        hosted = group.queues.get(topic_name)
         if hosted is not None:
             hosted.take_back(consumer)
 
@@ -212,6 +242,74 @@ def check_receipts(receipts: Sequence[str]) -> None:
 def _check(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         raise InvalidRequest(f"{name} must be from {least} to {most}, not {value}.")
+
+
+@dataclass(slots=True, eq=False)
+class Receiver(ReceiveCall[Received]):
+    """A call that is answered with messages of any partition."""
+
+    topic: str = ""
+
+    @property
+    def is_selective(self) -> bool:
+        return False
+
+    def collect(self, hosted: HostedQueue) -> Received:
+        """Lease messages of any partition, and read their records."""
+        received = Received(self.topic)
+        room, queue = hosted.limits.bytes_max, hosted.queue
+        hosted.expect_nothing()
+        call = queue.new_call()
+        for _ in range(ROUNDS_MAX):
+            now_ms = hosted.now_ms
+            picks = queue.choose(now_ms, self.consumer, self.count_max - len(received))
+            if not picks:
+                break
+            room_read = min(room, LOOK_BYTES_MAX) if queue.fairness.is_scanning else room
+            reading = hosted.read(picks, is_first=not received, room=room_read)
+            handed = queue.lease(
+                now_ms,
+                self.consumer,
+                reading.runs,
+                visibility_ms=self.visibility_ms,
+                gone=reading.gone,
+                call=call,
+            )
+            given = _given(reading, handed)
+            for run in given:
+                received.add(run)
+            reads_ahead = queue.settings.fair_keys or queue.takes_whole_keys
+            room = room - _bytes_of(given) if reads_ahead else reading.room
+            hosted.is_awaiting = hosted.is_awaiting or reading.is_awaiting
+            is_stopped = reading.error is not None or reading.is_awaiting
+            if is_stopped and queue.fairness.stop_scanning():
+                is_stopped = False  # There are messages that were set aside before.
+            elif reading.error is not None and not received:
+                raise reading.error
+            if is_stopped or room <= 0 or len(received) >= self.count_max:
+                break
+        else:
+            # All were parked behind their keys, or finished: continue in another loop iteration.
+            hosted.is_searching = not received
+        return received
+
+    def nothing(self) -> Received:
+        return Received(self.topic)
+
+
+def _given(reading: Reading, handed: Sequence[LeasedRun]) -> list[ReceivedRun]:
+    """Return the leased part of what was read."""
+    given: list[ReceivedRun] = []
+    for run_number, of_run, lease, first in handed:
+        columns, places = reading.parts[run_number]
+        if len(of_run) < len(places):
+            places = [places[one] for one in of_run]
+        given.append(ReceivedRun(columns, places, lease, first))
+    return given
+
+
+def _bytes_of(given: list[ReceivedRun]) -> int:
+    return sum(run.columns.bytes_at(run.places) for run in given)
 
 
 def _receive_when_begun(begun: Promise[HostedQueue], receiver: Receiver, wait_ms: int) -> None:

@@ -17,17 +17,20 @@ from typing import ClassVar, NamedTuple
 from goqueue.broker.queues.remote_partitions import Awaited, RemoteCopy
 from goqueue.delivery import TAILS, Delivery, Lease
 from goqueue.delivery.grants import Granted
-from goqueue.model.batch import BatchHeader, Record, read_header, unpack_payload
+from goqueue.model.attributes import TTL_HEADER, parse_attributes
+from goqueue.model.batch import NO_TIMESTAMP, BatchHeader, Record, read_header, unpack_payload
 from goqueue.model.columns import Columns, PackedColumns, decode_columns, unpack_columns
+from goqueue.model.dead_letters import PREFIX as DEAD_PREFIX
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     CorruptBatch,
     GoQueueError,
+    InvalidAttribute,
     OffsetOutOfRange,
     StorageFailed,
 )
 from goqueue.model.tenants import NameKind, Text
-from goqueue.partition import AbortedSpans, Partition
+from goqueue.partition import AbortedSpans, AbortedTransaction, Partition
 
 READ_BYTES = 256 << 10
 UNPACKED_BYTES_MAX = 32 << 20  # batches that one call decodes; the next call continues there
@@ -207,14 +210,14 @@ class RecordReader:
         source: Source,
         header: BatchHeader,
         batch: memoryview,
-        aborted: AbortedSpans,
+        aborted: AbortedSpans | None,
         *,
         gap_from: int,
     ) -> _Decoded:
         size = 0
         try:
             columns = Columns()
-            if not header.is_control and not (aborted and aborted.cover(header)):
+            if not header.is_control and (aborted is None or not aborted.cover(header)):
                 payload = unpack_payload(batch, header)
                 size = len(payload)
                 columns = decode_columns(header, payload)
@@ -338,16 +341,20 @@ async def read_soon(
         wanted = wanted[bisect_left(wanted, found.awaited) :]
 
 
-def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans, int]:
-    """Return batches from an offset on, their aborted transactions, and the offset they cover."""
+def _batches(source: Source, offset: int, bytes_max: int) -> tuple[bytes, AbortedSpans | None, int]:
+    """Return batches from an offset on, any aborted transactions, and the offset they cover."""
     if isinstance(source, RemoteCopy):
         piece = source.read(offset, bytes_max=bytes_max)
-        return piece.data, AbortedSpans(piece.aborted), piece.end_offset
+        return piece.data, _spans(piece.aborted), piece.end_offset
     part = source.read(offset, bytes_max=bytes_max, is_committed_only=True)
     if part is None:
-        return b"", AbortedSpans(), source.last_stable_offset
-    aborted = AbortedSpans(source.aborted_in(part))
+        return b"", None, source.last_stable_offset
+    aborted = _spans(source.aborted_in(part))
     return part.read_checked(), aborted, source.last_stable_offset
+
+
+def _spans(aborted: Sequence[AbortedTransaction]) -> AbortedSpans | None:
+    return AbortedSpans(aborted) if aborted else None
 
 
 def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:
@@ -361,6 +368,20 @@ def _take(batch: _Decoded, wanted: Sequence[int], at: int, found: Found) -> int:
         known = {columns.offsets[place] for place in places}
         found.gone += [offset for offset in here if offset not in known]
     return end
+
+
+def expiry_of(columns: Columns, place: int, ttl_ms: int | None) -> int | None:
+    """Return when a message expires: by its own header, or by the `ttl_ms` of its topic."""
+    headers, timestamp_ms = columns.headers(place), columns.timestamps[place]
+    for name, _ in headers:
+        if name.startswith(DEAD_PREFIX):
+            return None  # A dead letter does not expire; it waits for an operator.
+        if name == TTL_HEADER:
+            try:
+                ttl_ms = parse_attributes(headers).ttl_ms
+            except InvalidAttribute:
+                pass  # It was stored while the topic did not check such headers.
+    return None if ttl_ms is None or timestamp_ms == NO_TIMESTAMP else timestamp_ms + ttl_ms
 
 
 # The result of a receive call

@@ -99,9 +99,9 @@ class TransactionalAcks:
         queues: dict[HostedQueue, None] = {}
         for key in shard.ended(producer_id):
             group = self._hosts.by_id.get(key.group)
-            hosted = group.queues.get(key.topic_id) if group is not None else None
-            if hosted is not None:
-                queues[hosted] = None
+            for hosted in () if group is None else group.queues.values():
+                if hosted.topic_id == key.topic_id:
+                    queues[hosted] = None
         now_ms = self._hosts.clock.now_ms()
         for hosted in queues:
             self._observe(hosted, producer_id, is_commit=is_commit)

@@ -165,8 +165,7 @@ class ShareLeases:
 
     def _started(self, group: HostedGroup, topic_name: str, number: int) -> HostedQueue | None:
         """Return the queue of a partition, if the group has ever read it."""
-        topic = self._topics.find(topic_name)
-        hosted = None if topic is None else group.queues.get(topic.id)
+        hosted = group.queues.get(topic_name)
         if hosted is None or not 0 <= number < len(hosted.sources):
             return None
         return hosted
@@ -195,7 +194,7 @@ class ShareLeases:
         topic = self._topics.get(topic_name)
         if topic.is_internal:
             raise InternalTopic(topic_name)
-        hosted = group.queues.get(topic.id)
+        hosted = group.queues.get(topic.name)
         return await self._positions.begun(group, topic) if hosted is None else hosted
 
 

@@ -24,7 +24,7 @@ class ShareOffsets:
         """Return the positions of a group in these partitions, or in all that it has read."""
         group = self._groups.owned(name)
         self._hosts.check_open(group)
-        by_topic = {one.topic.name: one.queue for one in group.queues.values()}
+        by_topic = {name: one.queue for name, one in group.queues.items()}
         if partitions is None:
             partitions = [
                 ShareWanted(topic, number)
@@ -48,7 +48,7 @@ class ShareOffsets:
         group = self._groups.owned(name)
         topic = self._topics.get(topic_name)
         self._hosts.check_served(group, topic)
-        hosted = group.queues.get(topic.id)
+        hosted = group.queues.get(topic.name)
         if hosted is None:
             raise InvalidRequest(f"Group {name!r} does not read topic {topic_name!r}.")
         await self._hosts.end_queue(group, hosted)

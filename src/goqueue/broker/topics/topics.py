@@ -47,7 +47,7 @@ PARTITIONS_MAX = 10_000
 class Topic:
     """A topic and its open partitions."""
 
-    __slots__ = ("fact", "is_internal", "partitions", "settings")
+    __slots__ = ("fact", "id", "is_internal", "name", "partitions", "settings")
 
     def __init__(
         self, fact: TopicFact, settings: PartitionSettings, partitions: list[Partition]
@@ -55,15 +55,10 @@ class Topic:
         self.fact = fact
         self.settings = settings
         self.partitions = partitions
-        self.is_internal = fact.name in INTERNAL_TOPICS  # read for every batch
-
-    @property
-    def name(self) -> str:
-        return self.fact.name
-
-    @property
-    def id(self) -> bytes:
-        return self.fact.id
+        # Read for every batch, and the same in all facts of a topic.
+        self.name = fact.name
+        self.id = fact.id
+        self.is_internal = fact.name in INTERNAL_TOPICS
 
     @property
     def partition_count(self) -> int:

@@ -86,6 +86,7 @@ class Application:
         self._dialect = dialect
         self._mounts = dict(mounts or {})
         self.limits = front.limits
+        self.client_limits = front.gate.client_limits
         self.clock = front.gate.clock
         self.hosts: Hosts | None = None  # host names accepted in requests; None: any
         self.origins = Origins(has_pages=self.has_pages)  # whose pages may use this listener
@@ -158,7 +159,9 @@ class Application:
 
     def perform(self, operation: Operation, request: Request, call: Call) -> Promise[Any]:
         """Call the handler of an operation; anything it raises is in the promise."""
-        limits = self.front.gate.meter(call.session)
+        limits = None
+        if self.client_limits.is_active:
+            limits = self.client_limits.meter(call.session)
         try:
             if limits is not None and not operation.is_early:
                 limits.admit_request()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 QUERY_FIELDS_MAX = 100
 TRACE_PARENT = b"traceparent"  # of W3C Trace Context
 NOT_CACHED = b"no-store"  # how clients may keep a response that does not say
+NAME_LENGTH_MAX = 249
 UNKNOWN_API = "unknown"  # in metrics, of requests for no operation
 
 
@@ -126,6 +127,15 @@ class Call:
             return unquote_to_bytes(text).decode()
         except UnicodeDecodeError:
             raise InvalidField(f"{text[:100]!r} is not UTF-8 when unescaped.", field=name) from None
+
+    def name(self, kind: str) -> str:
+        """The name of a group or another thing in the path, unescaped."""
+        name = self.text(kind)
+        if len(name) > NAME_LENGTH_MAX:
+            raise InvalidField(
+                f"A {kind}'s name has at most {NAME_LENGTH_MAX} characters.", field=kind
+            )
+        return name
 
     def number(self, name: str, *, most: int) -> int:
         text = self.text(name)

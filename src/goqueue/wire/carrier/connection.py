@@ -84,15 +84,13 @@ class Connection:
         self._client = client
         self._measured = application.front.gate.requests.listener(client.rules.name)
         self._waits_since = 0.0  # 0 unless the request in progress waits for something
-        self._must_authenticate = (
-            client.rules.must_authenticate and not self.session.is_authenticated
-        )
+        must_authenticate = client.rules.must_authenticate
+        is_authenticated = self.session.is_authenticated
+        self._must_authenticate = must_authenticate and not is_authenticated
         self._is_unknown = False  # the request being received has no credentials, and needs some
-        self._is_checked = (
-            client.rules.must_authenticate
-            or application.checks_all
-            or self.session.is_authenticated
-        )
+        self._is_checked = must_authenticate or is_authenticated or application.checks_all
+        # The session of requests without credentials, which does not end.
+        self._anonymous = None if is_authenticated else self.session
         self._seat = application.front.gate.seat()
         self._authenticator: Authenticator | None = None  # made when it is needed first
         self._extra = HSTS if client.rules.is_encrypted else b""
@@ -215,7 +213,7 @@ class Connection:
             self._end_stream()
         elif self._operation is not None and self._operation.is_waiting and self._call is not None:
             self._call.cancel()
-            self._answer_error(NodeStopping())
+            self._settled(None, NodeStopping())
 
     # Called by the parser
 
@@ -411,14 +409,14 @@ class Connection:
         if session is None:
             self._settled(None, error)
         elif self._application.is_stopping:
-            self._answer_error(NodeStopping())
+            self._settled(None, NodeStopping())
         else:
             self._perform(request, operation, session)
 
     def _perform(self, request: Request, operation: Operation, session: Session) -> None:
         application = self._application
         try:
-            if not operation.is_early:
+            if application.client_limits.is_active and not operation.is_early:
                 self._seat.take(session)
         except QuotaReached as error:
             self._turn_away(request, error)
@@ -436,7 +434,8 @@ class Connection:
             self._answer = promise
             if call.may_wait:
                 self._waits_since = perf_counter()
-        if (operation.is_waiting or operation.is_stream) and session.is_authenticated:
+        may_last = operation.is_waiting or operation.is_stream
+        if may_last and session is not self._anonymous and session.is_authenticated:
             authentication = application.front.gate.authentication
             self._watch = SessionWatch(
                 application.clock, authentication, session, self._session_ended
@@ -454,7 +453,7 @@ class Connection:
             self._end_stream()
         elif self._call is not None:
             self._call.cancel()
-            self._answer_error(AuthenticationFailed("The session has ended; authenticate again."))
+            self._settled(None, AuthenticationFailed("The session has ended; authenticate again."))
 
     def _settled(self, value: Any, error: Exception | None) -> None:
         request, operation = self._working, self._operation
@@ -479,13 +478,14 @@ class Connection:
         if self._requests:
             application.clock.call_soon(self.work)
 
-    def _answer_error(self, error: GoQueueError) -> None:
-        self._settled(None, error)
-
     def _measure(self, request: Request) -> None:
         """Count a request when its response begins."""
-        measured = self._measured.api(request.api)
-        measured.answered(perf_counter() - request.started, request.trace)
+        measured = self._measured.apis[request.api]
+        seconds = perf_counter() - request.started
+        if request.trace:
+            measured.answered(seconds, request.trace)
+        else:
+            measured.duration.observe(seconds)
         for code in request.error_codes:
             measured.failed(code)
 

@@ -64,7 +64,7 @@ class Call:
         """`remaining_seconds` is the time until its deadline, if it has one."""
         self.session = session
         self.connection = connection
-        self.api = UNMEASURED.api("")  # until the server gives its instruments
+        self.api = UNMEASURED.apis[""]  # until the server gives its instruments
         self.started = perf_counter()
         self.trace_parent = trace_parent
         self.trace = trace_parent  # a header that may name the trace it belongs to

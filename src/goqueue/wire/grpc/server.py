@@ -93,7 +93,7 @@ def _handler_of_unknown(front: FrontEnd) -> grpc.RpcMethodHandler[bytes, bytes]:
     async def refuse(_: Any, context: Context) -> None:
         connection = front.connections.get(context.peer())
         if connection is not None:
-            api = connection.measured.api(UNKNOWN_API)
+            api = connection.measured.apis[UNKNOWN_API]
             api.answered(0.0, asked(context.invocation_metadata()).headers.get(TRACE_PARENT, b""))
             api.failed(UnknownRoute.code)
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
@@ -135,7 +135,7 @@ async def _answer(front: FrontEnd, one: Unary, call: Call, data: bytes) -> bytes
     """Perform a call with one request."""
     started_ns = perf_counter_ns()
     # Whoever floods health must not take it from those who probe under the same quota.
-    meter = None if one.is_open else front.gate.meter(call.session)
+    meter = None if one.is_open else front.gate.client_limits.meter(call.session)
     if meter is not None:
         meter.admit_request()
     front.intake.take(len(data))
@@ -170,7 +170,7 @@ async def _serve(
     connection = front.connections.get(context.peer())
     if connection is None:  # another process of this machine, which did not come by a listener
         raise await _fail(context, AuthenticationRequired())
-    api = connection.measured.api(one.name)
+    api = connection.measured.apis[one.name]
     asking, started = asked(context.invocation_metadata()), perf_counter()
     error: GoQueueError
     call: Call | None = None

@@ -150,7 +150,7 @@ class Call:
 
     def _measure(self, codes: Collection[int]) -> None:
         """Count the request, its duration and the errors that its client is told."""
-        measured = self.connection.measured.api(self.served.name)
+        measured = self.connection.measured.apis[self.served.name]
         measured.duration.observe(perf_counter() - self.started)
         for code in codes:
             if code:
@@ -211,7 +211,7 @@ class Connection:
         self._since_ns = 0  # when time was last charged
         self.muted_until_ms = 0
         self.measured = front.gate.requests.listener(client.rules.name)
-        self.produced = self.measured.api("Produce")
+        self.produced = self.measured.apis["Produce"]
         self.software = ""  # the client library, as it names itself
         self.identify(front.gate.authentication.session(client))
         self.is_closed = False

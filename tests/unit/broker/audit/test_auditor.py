@@ -185,7 +185,7 @@ def test_used_up_quotas_are_written_once_per_interval() -> None:
     limit(node, {"user": "alice"}, producer_message_rate=1)
     for number in range(40):
         session = msgspec.structs.replace(ALICE, client_host=f"10.0.0.{number}", client_id="app")
-        meter = node.broker.gate.meter(session)
+        meter = node.broker.gate.client_limits.meter(session)
         assert meter is not None
         meter.produced(10, 1)
     throttled = ("quotas.throttled", "failed")
@@ -203,7 +203,9 @@ def test_quotas_of_client_ids_are_written_for_each() -> None:
     node = audited()
     limit(node, {"client-id": ""}, producer_message_rate=1)
     for name in ("one", "two"):
-        meter = node.broker.gate.meter(Session("kafka", client_id=name, client_host="10.0.0.7"))
+        meter = node.broker.gate.client_limits.meter(
+            Session("kafka", client_id=name, client_host="10.0.0.7")
+        )
         assert meter is not None
         meter.produced(10, 5)
     found = [one["resources"][1] for one in events_of(node) if "resources" in one][1:]

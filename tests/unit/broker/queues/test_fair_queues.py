@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goqueue.broker.queues import host as queue_host
+from goqueue.broker.queues import queues as receiving
 from tests.unit.broker.queues.test_queues import QueueNode
 
 BATCH = 50
@@ -44,7 +44,7 @@ def test_large_messages_are_looked_at_a_few_at_a_time(
     node: QueueNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every receive is answered though one look covers no more than a few of them."""
-    monkeypatch.setattr(queue_host, "LOOK_BYTES_MAX", 20_000)
+    monkeypatch.setattr(receiving, "LOOK_BYTES_MAX", 20_000)
     backlog(node, 300, size=4000)
     node.send("quiet", key=b"quiet")
     assert quiet_in(node, 29, messages_max=10) == 1

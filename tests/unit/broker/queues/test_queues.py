@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.queues.host import Receiver
 from goqueue.broker.queues.lanes import LANES_FILE
+from goqueue.broker.queues.queues import Receiver
 from goqueue.broker.queues.records import ReceivedMessage
 from goqueue.model.batch import Header, Record
 from goqueue.model.dead_letters import read_origin

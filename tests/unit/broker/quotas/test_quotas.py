@@ -126,10 +126,10 @@ def test_what_is_not_used_is_forgotten_and_debt_is_not(node: Node) -> None:
 
 def test_an_address_is_limited_in_new_and_open_connections(node: Node) -> None:
     limit(node, {"ip": ""}, connection_creation_rate=2, connections=5)
-    gate = node.broker.gate
-    admits = partial(gate.admits, "10.0.0.1")
+    quotas = node.broker.quotas
+    admits = partial(quotas.admits, "10.0.0.1")
     assert [admits(connected=count) for count in range(4)] == [True, True, True, False]
-    assert gate.admits("10.0.0.2", connected=0)
+    assert quotas.admits("10.0.0.2", connected=0)
     node.run_for(2_000)
     assert admits(connected=4)
     assert not admits(connected=5)

@@ -241,3 +241,17 @@ def test_a_lower_quota_ends_connections_at_their_next_requests(client: Client) -
     assert [ask(client, wire, "alice", "/v1/topics").status for wire in wires] == [403, 200, 200]
     limit(client, {"user": "alice"}, connections=None)
     assert ask(client, client.wire(), "alice", "/v1/topics").status == 200
+
+
+@pytest.mark.usefixtures("users")
+def test_connections_are_counted_anew_when_a_quota_is_set_again(client: Client) -> None:
+    wires = [client.wire() for _ in range(3)]
+    limit(client, {"user": "alice"}, connections=3)
+    assert {ask(client, wire, "alice", "/v1/topics").status for wire in wires} == {200}
+    limit(client, {"user": "alice"}, connections=None)
+    assert ask(client, wires[0], "alice", "/v1/topics").status == 200
+    limit(client, {"user": "alice"}, connections=2)
+    assert [ask(client, wire, "alice", "/v1/topics").status for wire in wires] == [200, 200, 403]
+    wires[0].close()
+    [usage] = client.world.broker.quotas.usage()
+    assert usage.used == 1

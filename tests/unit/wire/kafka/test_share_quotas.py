@@ -112,7 +112,7 @@ def test_the_owner_acknowledges_for_a_client_whose_quota_is_used_up_there(client
     assert acquired(fetched(consumer)) == [(0, 1)]
     limit(client, {"user": None}, consumer_message_rate=1)
     session = Session("test")
-    meter = client.node.broker.gate.meter(session)
+    meter = client.node.broker.gate.client_limits.meter(session)
     assert meter is not None
     meter.consumed(0, 10)
     meter.take_wait()

@@ -22,7 +22,7 @@ from goqueue.delivery import (
 )
 from goqueue.loop.promise import Cancellation, Promise, promised
 from goqueue.model.access import Action, Resource, ResourceKind
-from goqueue.model.errors import GoQueueError
+from goqueue.model.errors import GoQueueError, UnknownTopic
 from goqueue.model.session import Session
 from goqueue.model.tenants import GroupName, Text, TopicName
 
@@ -103,9 +103,10 @@ class QueuesArea(Area):
             visibility_ms=visibility_ms,
             cancellation=cancellation,
         )
-        if self._broker.topics.find(topic) is None:
+        try:
+            return receive()
+        except UnknownTopic:
             return promised(self._receive_from_new(session, topic, receive))
-        return receive()
 
     async def _receive_from_new(
         self, session: Session, topic: str, receive: Callable[[], Promise[Received]]

@@ -59,7 +59,7 @@ class Patience:
 
 async def within_quota(front: FrontEnd, call: Call) -> None:
     """Wait until a client that publishes has no debt, before another request of it takes memory."""
-    while (meter := front.gate.meter(call.session)) is not None:
+    while (meter := front.gate.client_limits.meter(call.session)) is not None:
         try:
             meter.check_request()
             meter.check_produce()
@@ -73,7 +73,7 @@ async def within_quota(front: FrontEnd, call: Call) -> None:
 
 async def admitted(front: FrontEnd, call: Call) -> None:
     """Charge a request of a stream, as soon as its client may make another one."""
-    while (meter := front.gate.meter(call.session)) is not None:
+    while (meter := front.gate.client_limits.meter(call.session)) is not None:
         try:
             meter.admit_request()
         except QuotaExceeded as error:

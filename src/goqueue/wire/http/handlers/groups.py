@@ -24,18 +24,7 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
-GROUP_NAME_LENGTH_MAX = 249
-
 ShownGroup = queue_bodies.StreamGroup | queue_bodies.QueueGroup
-
-
-def group_of(call: Call) -> str:
-    name = call.text("group")
-    if len(name) > GROUP_NAME_LENGTH_MAX:
-        raise InvalidField(
-            f"A group's name has at most {GROUP_NAME_LENGTH_MAX} characters.", field="group"
-        )
-    return name
 
 
 async def list_all(front: FrontEnd, call: Call, query: bodies.ListGroups) -> bodies.Groups:
@@ -50,7 +39,7 @@ async def list_all(front: FrontEnd, call: Call, query: bodies.ListGroups) -> bod
 
 
 async def put(front: FrontEnd, call: Call, body: queue_bodies.PutGroup) -> ShownGroup:
-    name = group_of(call)
+    name = call.name("group")
     if body.kind == "queue":
         if body.topics:
             raise InvalidField("A queue group receives from any topic.", field="topics")
@@ -77,7 +66,7 @@ async def change(front: FrontEnd, call: Call, body: queue_bodies.ChangeGroup) ->
     }
     try:
         changed = await front.gate.groups.change_queue(
-            call.session, group=group_of(call), changes=changes
+            call.session, group=call.name("group"), changes=changes
         )
     except InvalidGroupSettings as error:
         raise _of_field(error) from None
@@ -93,7 +82,7 @@ def _of_field(error: InvalidGroupSettings) -> InvalidField | InvalidGroupSetting
 
 
 async def describe(front: FrontEnd, call: Call, query: bodies.ShowGroup) -> ShownGroup:
-    found = await front.gate.groups.describe(call.session, group=group_of(call))
+    found = await front.gate.groups.describe(call.session, group=call.name("group"))
     return _shown(found, with_members=query.members)
 
 
@@ -115,7 +104,7 @@ def _shown(group: GroupDescription | QueueGroup, *, with_members: bool = True) -
 async def share_members(
     front: FrontEnd, call: Call, query: bodies.ListShareMembers
 ) -> bodies.ShareMembers:
-    found = await front.gate.share_groups.describe(call.session, group=group_of(call))
+    found = await front.gate.share_groups.describe(call.session, group=call.name("group"))
     members, place = slice_of(found.members, query.limit, query.cursor)
     return bodies.ShareMembers(
         group=found.group_id,
@@ -140,11 +129,11 @@ async def share_members(
 
 
 async def delete(front: FrontEnd, call: Call, _: object) -> None:
-    await front.gate.groups.delete(call.session, group=group_of(call))
+    await front.gate.groups.delete(call.session, group=call.name("group"))
 
 
 async def lag(front: FrontEnd, call: Call, query: bodies.ShowLag) -> bodies.Lag:
-    name = group_of(call)
+    name = call.name("group")
     found = await front.gate.groups.lag(call.session, group=name)
     ages_ms = [one.age_ms for one in found.partitions if one.age_ms is not None]
     wanted = [one for one in found.partitions if query.topic in (None, one.topic)]

@@ -15,7 +15,7 @@ from goqueue.broker.gate.areas.members import (
 from goqueue.model.errors import UnknownMember
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import groups as bodies
-from goqueue.wire.http.handlers.groups import group_of, member_of, topic_partitions
+from goqueue.wire.http.handlers.groups import member_of, topic_partitions
 from goqueue.wire.http.overviews.slices import slice_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ CLIENT_ID = "http"
 
 
 async def join(front: FrontEnd, call: Call, body: bodies.Join) -> bodies.Member:
-    group = group_of(call)
+    group = call.name("group")
     if not body.topics and not body.topic_pattern:
         raise InvalidField("Give at least one topic, or a topic_pattern.", field="topics")
     beat = ConsumerHeartbeat(
@@ -47,7 +47,7 @@ async def join(front: FrontEnd, call: Call, body: bodies.Join) -> bodies.Member:
 
 async def heartbeat(front: FrontEnd, call: Call, body: bodies.Heartbeat) -> bodies.Member:
     beat = ConsumerHeartbeat(
-        group_id=group_of(call),
+        group_id=call.name("group"),
         member_id=body.member_id,
         member_epoch=body.member_epoch,
         instance_id=body.instance_id,
@@ -59,7 +59,7 @@ async def heartbeat(front: FrontEnd, call: Call, body: bodies.Heartbeat) -> bodi
 
 async def revoke(front: FrontEnd, call: Call, body: bodies.Revoke) -> bodies.Member:
     beat = ConsumerHeartbeat(
-        group_id=group_of(call),
+        group_id=call.name("group"),
         member_id=body.member_id,
         member_epoch=body.member_epoch,
         instance_id=body.instance_id,
@@ -69,7 +69,7 @@ async def revoke(front: FrontEnd, call: Call, body: bodies.Revoke) -> bodies.Mem
 
 
 async def leave(front: FrontEnd, call: Call, body: bodies.Leave) -> bodies.Left:
-    group = group_of(call)
+    group = call.name("group")
     if body.restarts and body.instance_id is None:
         raise InvalidField("Only a member with an instance_id can return.", field="instance_id")
     beat = ConsumerHeartbeat(
@@ -83,7 +83,7 @@ async def leave(front: FrontEnd, call: Call, body: bodies.Leave) -> bodies.Left:
 
 
 async def assignment(front: FrontEnd, call: Call, query: bodies.GroupOfMember) -> bodies.Assignment:
-    group = await front.gate.groups.describe_stream(call.session, group=group_of(call))
+    group = await front.gate.groups.describe_stream(call.session, group=call.name("group"))
     members = [
         one for one in group.members if query.member_id is None or one.member_id == query.member_id
     ]
@@ -101,7 +101,7 @@ async def assignment(front: FrontEnd, call: Call, query: bodies.GroupOfMember) -
 
 
 async def rebalances(front: FrontEnd, call: Call, _: object) -> bodies.Rebalances:
-    name = group_of(call)
+    name = call.name("group")
     report = await front.gate.groups.rebalances(call.session, group=name)
     return bodies.Rebalances(
         group=name,

@@ -11,7 +11,6 @@ from goqueue.model.errors import GoQueueError, GroupNotEmpty, UnknownMember
 from goqueue.wire.carrier.problems import InvalidField, Problem, problem_of
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.fields import INT64_MAX
-from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.moments import position_of
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _OFFSET_PREFIX = "offset:"
 
 
 async def commit(front: FrontEnd, call: Call, body: bodies.Commit) -> bodies.Committed:
-    group = group_of(call)
+    group = call.name("group")
     result = front.gate.group_offsets.commit(call.session, call=to_commit(group, body))
     return await committed(group, body, result)
 
@@ -66,7 +65,7 @@ async def committed(
 
 
 async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
-    group = group_of(call)
+    group = call.name("group")
     fetched = await front.gate.group_offsets.fetch(call.session, group=group, must_exist=True)
     return bodies.Offsets(
         group=group,
@@ -85,7 +84,7 @@ async def show(front: FrontEnd, call: Call, _: object) -> bodies.Offsets:
 
 
 async def delete(front: FrontEnd, call: Call, body: bodies.DeleteOffsets) -> bodies.DeletedOffsets:
-    group, offsets = group_of(call), front.gate.group_offsets
+    group, offsets = call.name("group"), front.gate.group_offsets
     numbers = body.partitions
     if numbers is None:
         fetched = await offsets.fetch(call.session, group=group, must_exist=True)
@@ -108,7 +107,7 @@ async def reset(front: FrontEnd, call: Call, body: bodies.Reset) -> bodies.Reset
         raise InvalidField("A partition is given twice.", field="partitions")
     offsets = await front.gate.group_offsets.reset(
         call.session,
-        group=group_of(call),
+        group=call.name("group"),
         topic=body.topic,
         partitions=numbers,
         target=_target(body.to, now_ms=front.now_ms()),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from goqueue.broker.gate.areas.polling import Poll
 from goqueue.wire.http.bodies import groups as bodies
 from goqueue.wire.http.bodies.messages import Damage
-from goqueue.wire.http.handlers.groups import group_of, topic_partitions
+from goqueue.wire.http.handlers.groups import topic_partitions
 from goqueue.wire.http.messages import to_message
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ async def poll(front: FrontEnd, call: Call, query: bodies.Poll) -> bodies.Polled
     polled = await front.gate.polling.poll(
         call.session,
         call=Poll(
-            group_id=group_of(call),
+            group_id=call.name("group"),
             member_id=query.member_id,
             member_epoch=query.member_epoch,
             records_max=query.limit,

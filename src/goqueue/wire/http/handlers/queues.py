@@ -9,7 +9,6 @@ from goqueue.broker.gate.areas.queues import LANE_NAMES, Edge, PeekedMessage
 from goqueue.wire.carrier.problems import InvalidField
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Priority
-from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.messages import message_fields
 from goqueue.wire.http.moments import EARLIEST, LATEST, time_ms
 
@@ -23,7 +22,7 @@ async def peek(front: FrontEnd, call: Call, query: bodies.Peek) -> bodies.Peeked
         raise InvalidField("An offset needs a partition; give it too.", field="partition")
     found = await front.gate.queues.peek(
         call.session,
-        group=group_of(call),
+        group=call.name("group"),
         topic=query.topic,
         partition=query.partition,
         offset=query.offset,
@@ -47,7 +46,7 @@ async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Mov
         moment = time_ms(body.to or "", now_ms=front.now_ms(), field="to")
     moved = await front.gate.queues.rewind(
         call.session,
-        group=group_of(call),
+        group=call.name("group"),
         topic=body.topic,
         to=edge,
         offsets=offsets,
@@ -58,12 +57,12 @@ async def rewind(front: FrontEnd, call: Call, body: bodies.Rewind) -> bodies.Mov
 
 
 async def purge(front: FrontEnd, call: Call, body: bodies.Purge) -> bodies.Moved:
-    moved = await front.gate.queues.purge(call.session, group=group_of(call), topic=body.topic)
+    moved = await front.gate.queues.purge(call.session, group=call.name("group"), topic=body.topic)
     return _moved(body.topic, moved)
 
 
 async def stats(front: FrontEnd, call: Call, query: bodies.QueueOfTopic) -> bodies.Stats:
-    group = group_of(call)
+    group = call.name("group")
     found = await front.gate.queues.stats(call.session, group=group, topic=query.topic)
     return bodies.Stats(
         group=group,

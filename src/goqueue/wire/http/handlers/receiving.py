@@ -18,7 +18,6 @@ from goqueue.wire.carrier.calls import Raw, encode
 from goqueue.wire.carrier.problems import problem_of
 from goqueue.wire.http.bodies import queues as bodies
 from goqueue.wire.http.fields import Encoding
-from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.messages import show, show_headers
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ _NO_CONTENTS = (
 
 
 async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
-    group, consumer = group_of(call), body.consumer or call.client_host
+    group, consumer = call.name("group"), body.consumer or call.client_host
     acks = b""
     if not body.acks:
         received = await front.gate.queues.receive(
@@ -66,27 +65,30 @@ async def receive(front: FrontEnd, call: Call, body: bodies.Receive) -> Raw:
 
 
 async def ack(front: FrontEnd, call: Call, body: bodies.Ack) -> bodies.Settled | Raw:
-    outcomes = front.gate.queues.ack(call.session, group=group_of(call), receipts=body.receipts)
+    outcomes = front.gate.queues.ack(call.session, group=call.name("group"), receipts=body.receipts)
     return await settled(body.receipts, outcomes)
 
 
 async def nack(front: FrontEnd, call: Call, body: bodies.Nack) -> bodies.Settled | Raw:
     outcomes = front.gate.queues.nack(
-        call.session, group=group_of(call), receipts=body.receipts, delay_ms=body.delay_ms
+        call.session, group=call.name("group"), receipts=body.receipts, delay_ms=body.delay_ms
     )
     return await settled(body.receipts, outcomes)
 
 
 async def reject(front: FrontEnd, call: Call, body: bodies.Reject) -> bodies.Settled | Raw:
     outcomes = front.gate.queues.reject(
-        call.session, group=group_of(call), receipts=body.receipts, reason=body.reason
+        call.session, group=call.name("group"), receipts=body.receipts, reason=body.reason
     )
     return await settled(body.receipts, outcomes)
 
 
 async def extend(front: FrontEnd, call: Call, body: bodies.Extend) -> bodies.Settled | Raw:
     outcomes = front.gate.queues.extend(
-        call.session, group=group_of(call), receipts=body.receipts, visibility_ms=body.visibility_ms
+        call.session,
+        group=call.name("group"),
+        receipts=body.receipts,
+        visibility_ms=body.visibility_ms,
     )
     return await settled(body.receipts, outcomes)
 

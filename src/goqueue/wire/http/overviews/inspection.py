@@ -12,7 +12,6 @@ from goqueue.broker.gate.areas.records import Span
 from goqueue.broker.gate.areas.schemas import ALL_CONTEXTS
 from goqueue.wire.carrier.problems import InvalidField, problem_of
 from goqueue.wire.http.fields import INT32_MAX, INT64_MAX
-from goqueue.wire.http.handlers.groups import group_of
 from goqueue.wire.http.messages import message_id
 from goqueue.wire.http.moments import EARLIEST, LATEST, due_ms, time_ms
 from goqueue.wire.http.overviews import inspection_bodies as bodies
@@ -127,7 +126,7 @@ async def deliveries(front: FrontEnd, call: Call, _: object) -> bodies.Deliverie
 async def in_flight(front: FrontEnd, call: Call, query: bodies.ListInFlight) -> bodies.InFlight:
     page = await front.gate.inspection.in_flight(
         call.session,
-        group=group_of(call),
+        group=call.name("group"),
         topic=query.topic,
         partition=query.partition,
         consumer=query.consumer,
@@ -171,7 +170,7 @@ async def settle(front: FrontEnd, call: Call, body: bodies.SettleByHand) -> bodi
         raise InvalidField("A message is given twice.", field="messages")
     errors = await front.gate.inspection.settle(
         call.session,
-        group=group_of(call),
+        group=call.name("group"),
         topic=body.topic,
         action=body.action,
         places=places,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from goqueue.loop.clock import BORN_MS, NANOSECONDS, SLEW, SteadyClock
+from goqueue.loop.clock import NANOSECONDS
+from goqueue.runtime.clock import BORN_MS, SLEW, SteadyClock
 
 NOON_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
@@ -18,7 +19,8 @@ class Clocks:
         self.wall_ms = wall_ms
         self.stopwatch_ms = 12_345
         self.steady = SteadyClock(
-            wall_ms=lambda: self.wall_ms, stopwatch_ns=lambda: self.stopwatch_ms * NANOSECONDS
+            wall_ns=lambda: self.wall_ms * NANOSECONDS,
+            stopwatch_ns=lambda: self.stopwatch_ms * NANOSECONDS,
         )
 
     def go_on(self, ms: int) -> int:
