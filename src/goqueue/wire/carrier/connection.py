@@ -25,6 +25,7 @@ from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier.browsers import HSTS, ORIGIN, SITE
 from goqueue.wire.carrier.calls import TRACE_PARENT, Call, Request, Stream
 from goqueue.wire.carrier.credentials import API_KEY, AUTHORIZATION, Authenticator
+from goqueue.wire.carrier.heads import ONCE, fault_in
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
     HeadTooLarge,
@@ -57,9 +58,6 @@ UNKNOWN_BODY_BYTES_MAX = 64 << 10
 # A body beyond the limit is still read and discarded up to here, because a client that is
 # disconnected while it sends never receives the error response.
 DISCARD_BYTES_MAX = 64 << 20
-
-# A request with two of these means one thing to a proxy and perhaps another here.
-_ONCE = frozenset((b"host", b"origin", b"content-type", AUTHORIZATION, API_KEY))
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -234,12 +232,14 @@ class Connection:
         if not self._is_in_head:
             return  # Trailers are not for credentials: proxies do not check what they contain.
         name = name.lower()
-        if name in self._headers and name in _ONCE:
+        if name in self._headers and name in ONCE:
             self._refuse(RepeatedHeader(name.decode("latin-1")))
         self._headers[name] = value
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
+        if (fault := fault_in(self._headers, self._parser)) is not None:
+            self._refuse(fault)
         if self._must_authenticate:
             self._is_unknown = not self._application.has_credentials(self._headers, self._url)
         if b"expect" in self._headers and self._headers[b"expect"].lower() == b"100-continue":

@@ -107,6 +107,34 @@ class RepeatedHeader(HttpError):
         super().__init__(f"The header {name!r} is given twice; send it once.")
 
 
+class MissingHost(HttpError):
+    code = "missing_host"
+
+    def __init__(self) -> None:
+        super().__init__("A request of HTTP/1.1 has the header Host.")
+
+
+class UnsupportedTransfer(HttpError):
+    code = "unsupported_transfer_encoding"
+    status = 501
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(
+            f"The transfer encoding {coding[:100]!r} is not supported; send 'chunked', or a "
+            "Content-Length."
+        )
+
+
+class UnsupportedCoding(HttpError):
+    code = "unsupported_content_encoding"
+    status = 415
+
+    def __init__(self, coding: str) -> None:
+        super().__init__(
+            f"A body with the content encoding {coding[:100]!r} cannot be read; send it as it is."
+        )
+
+
 class UnknownHost(HttpError):
     """An unknown host name in a request, possibly DNS rebinding by another site."""
 

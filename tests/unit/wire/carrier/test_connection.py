@@ -377,3 +377,41 @@ def test_paths_that_were_found_are_remembered_within_bounds(world: World) -> Non
     assert 0 < len(found) <= PATHS_KNOWN_MAX
     assert all(len(path) <= PATH_LENGTH_KNOWN_MAX for _, path in found)
     assert client.refused("GET", "/v1/topics/t5").json["code"] == "unknown_topic"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ("", 400, "missing_host"),
+        ("host: x\r\ntransfer-encoding: foo, chunked", 501, "unsupported_transfer_encoding"),
+        ("host: x\r\ntransfer-encoding: gzip, chunked", 501, "unsupported_transfer_encoding"),
+        ("host: x\r\ncontent-encoding: gzip", 415, "unsupported_content_encoding"),
+    ],
+)
+def test_what_a_proxy_would_read_otherwise_is_refused(
+    small: Client, headers: str, status: int, code: str
+) -> None:
+    wire = small.wire()
+    length = "" if "transfer" in headers else "content-length: 13\r\n"
+    head = (
+        f"POST {PUBLISH} HTTP/1.1\r\n{headers}\r\n" if headers else f"POST {PUBLISH} HTTP/1.1\r\n"
+    )
+    body = b'{"value":"x"}' if length else b'd\r\n{"value":"x"}\r\n0\r\n\r\n'
+    wire.feed(f"{head}{length}\r\n".encode() + body)
+    assert (wire.answers[0].status, wire.answers[0].json["code"]) == (status, code)
+    assert wire.is_closed
+
+
+def test_plain_codings_and_old_clients_are_served(small: Client) -> None:
+    for version, headers in (
+        ("1.0", ""),
+        ("1.1", "host: x\r\nTransfer-Encoding: Chunked\r\n"),
+        ("1.1", "host: x\r\ncontent-encoding: identity\r\n"),
+    ):
+        wire = small.wire()
+        is_chunked = "Chunked" in headers
+        body = 'd\r\n{"value":"x"}\r\n0\r\n\r\n' if is_chunked else '{"value":"x"}'
+        length = "" if is_chunked else "content-length: 13\r\n"
+        wire.feed(f"POST {PUBLISH} HTTP/{version}\r\n{headers}{length}\r\n{body}".encode())
+        small.world.run_until(lambda wire=wire: whole(wire))
+        assert wire.answers[0].status == 200
