@@ -163,7 +163,7 @@ class Identities:
 
     async def create_user(self, name: str, password: str | None, *, tenant: str = "") -> UserFact:
         """Create a user; without a password it can only use keys, certificates and tokens."""
-        _check_name(name)
+        check_user_name(name)
         if name in self.users:
             raise UserExists(name)
         verifiers = () if password is None else await self._derive(password)
@@ -187,7 +187,7 @@ class Identities:
         tenant: str = "",
     ) -> None:
         """Change the verifiers of some mechanisms; a user that does not exist is created."""
-        _check_name(name)
+        check_user_name(name)
         if name not in self.users and not removed:
             await self._signing_secret()
             fact = UserFact(name, self._clock.wall_ms(), tuple(changed), tenant, version=1)
@@ -383,7 +383,8 @@ def _is_password(verifier: ScramVerifier | None, password: str) -> bool:
 _NAMES_OF_OTHERS = ("ANONYMOUS", "*")  # of who has not authenticated, and of everybody in rules
 
 
-def _check_name(name: str) -> None:
+def check_user_name(name: str) -> None:
+    """Raise if no user can have this name."""
     is_plain = name.isprintable() and name.strip() == name and not any(c in name for c in "/,:")
     if not 1 <= len(name) <= USER_LENGTH_MAX or not is_plain or name in _NAMES_OF_OTHERS:
         raise InvalidCredential(

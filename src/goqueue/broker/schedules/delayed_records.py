@@ -34,7 +34,7 @@ from goqueue.model.errors import InvalidRecord, InvalidRequest, RecordTooLarge
 from goqueue.partition import Partition
 from goqueue.partition.rules import check_produced
 
-HEADERS_MAX = 100_000  # of all records in a batch that is searched for delays
+HEADERS_MAX = 50_000  # of all records in a batch with delays, which is split in one turn
 
 _RECORD_OVERHEAD_BYTES = 32
 _OWN_HEADERS = frozenset({DELAY_HEADER, DELIVER_AT_HEADER, SCHEDULE_ID_HEADER})

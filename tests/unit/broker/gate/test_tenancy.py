@@ -35,6 +35,7 @@ from goqueue.model.batch import Record
 from goqueue.model.errors import (
     AccessDenied,
     GoQueueError,
+    InvalidCredential,
     InvalidGroupId,
     InvalidTopicName,
     SchemaRefused,
@@ -787,6 +788,14 @@ def test_rules_of_one_tenant_do_not_allow_in_another(house: House) -> None:
     outside = Session("http", principal="User:acme-admin")
     with pytest.raises(InvalidTopicName):
         node.wait(gate.topics.create(outside, name="~acme~x"))
+
+
+def test_an_administrator_who_cannot_exist_is_refused_before_the_tenant_is_created() -> None:
+    node = Node(security__super_users="User:root", security__access_control="on")
+    tenants = node.broker.gate.tenants
+    with pytest.raises(InvalidCredential, match="cannot be a user name"):
+        node.wait(tenants.create(OPERATOR, tenant="acme", admin="User:boss"))
+    node.wait(tenants.create(OPERATOR, tenant="acme", admin="boss"))
 
 
 def test_rules_of_the_default_tenant_deny_nothing_in_another(house: House) -> None:

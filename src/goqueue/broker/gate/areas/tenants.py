@@ -19,6 +19,7 @@ from goqueue.broker.gate.operation import (
     own_cluster,
     query,
 )
+from goqueue.broker.identities.identities import check_user_name
 from goqueue.cluster.identity_facts import TenantFact
 from goqueue.loop.promise import Promise
 from goqueue.model.access import (
@@ -107,6 +108,8 @@ class TenantsArea(Area):
         Names that begin like those of the tenant must not exist: groups and transactional ids
         could have any name before there were tenants.
         """
+        if admin is not None:
+            check_user_name(admin)
         prefix = prefix_of_tenant(tenant)
         groups = await self._answer(session, "groups.list", prefix=prefix)
         transactions = await self._answer(session, "transactions.list", prefix=prefix, limit=1)
