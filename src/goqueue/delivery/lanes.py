@@ -43,7 +43,8 @@ RATE_WINDOW_MS = 10_000
 
 MIXED = -1  # retries are chosen by due time, across lanes
 # How many messages are taken from one partition before the next one's turn. Batches are read
-# whole, so taking a few messages from each partition would read all of them for little.
+# whole, so taking a few messages from each partition would read all of them for little. A call that
+# names its partition takes all it wants at once.
 PARTITION_TURN = 128
 # A starving lane is served when this fraction of the starvation bound has elapsed, not later.
 RESCUE_BEGINS = 0.75
@@ -551,10 +552,10 @@ class Chooser:
         """Take messages of a lane from partition `number`, or from the one whose turn it is."""
         ready = self._ready[lane]
         if number is None:
-            number = next(iter(ready))
+            number, count = next(iter(ready)), min(count, PARTITION_TURN)
         partition = self._partitions[number]
         del ready[number]
-        taken = partition.take(lane, min(count, PARTITION_TURN))
+        taken = partition.take(lane, count)
         assert taken, "a partition is listed as ready and has nothing"
         wait_ms = now_ms - partition.arrived_ms(taken[0])
         if partition.ready[lane]:

@@ -103,7 +103,10 @@ class Settling:
         if len(indexes) == 1:
             in_flight[lanes[indexes[0]]] -= 1
             return (offsets[indexes[0]],)
-        if len(indexes) != len(offsets):
+        if isinstance(indexes, range):
+            lanes = lanes[indexes.start : indexes.stop]
+            offsets = offsets[indexes.start : indexes.stop]
+        elif len(indexes) != len(offsets):
             lanes = bytes([lanes[index] for index in indexes])
             offsets = [offsets[index] for index in indexes]
         for lane, count in lane_counts(lanes):

@@ -6,7 +6,7 @@ read them, unless keys or times to live decide what may be delivered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
@@ -39,8 +39,8 @@ class Acquirer(ReceiveCall[Acquired]):
     leased_count: int = 0
 
     @property
-    def is_selective(self) -> bool:
-        return True
+    def partitions(self) -> Collection[int]:
+        return self.aligned_ends.keys()
 
     def nothing(self) -> Acquired:
         return Acquired()
@@ -62,7 +62,10 @@ class Acquirer(ReceiveCall[Acquired]):
                     room -= len(lease.offsets)
                 if lease is not None or not picks or queue.is_awaiting:
                     break
+            else:
+                queue.is_searching = True
         if acquired.leases:
+            queue.is_searching = False
             self.leased_count = self.count_max - room
             if self.on_lease is not None:
                 self.on_lease(self)

@@ -158,7 +158,7 @@ class HostedQueue:
         self._hasty: dict[ReceiveCall[Any], int] = {}
         self._is_serving_due = False
         self.is_awaiting = False  # records chosen by the last receive are being fetched
-        self._is_searching = False  # the last receive found nothing, but has not seen everything
+        self.is_searching = False  # the last receive found nothing, but has not seen everything
         self._timer: Handle | None = None
         self._timer_at: int | None = None
         self._is_closed = False
@@ -216,13 +216,14 @@ class HostedQueue:
         if self._closed_by is not None:
             receiver.refuse(self._closed_by)
             return
-        if not self._general_count:
-            # Waiting receivers come first, so serve at once only if there are none.
+        # Waiting receivers come first, so serve at once only if there are none.
+        must_queue = self._general_count > 0
+        if not must_queue:
             self.see_time_pass()
             if self._try(receiver):
                 self.settle()
                 return
-        if (self.is_awaiting or self._is_searching) and wait_ms < AWAIT_MS:
+        if (self.is_awaiting or self.is_searching) and wait_ms < AWAIT_MS:
             self._hasty[receiver] = self._clock.now_ms() + wait_ms
             wait_ms = AWAIT_MS
         if wait_ms <= 0 or self._limits.waiting >= self._limits.waiting_max:
@@ -230,18 +231,18 @@ class HostedQueue:
             receiver.answer_nothing()
         else:
             self._receivers[receiver] = None
-            self._general_count += not receiver.is_selective
+            self._general_count += receiver.partitions is None
             self._limits.waiting += 1
             receiver.leave = partial(self._leave, receiver)
             receiver.timer = self._clock.call_later(wait_ms, receiver.cancel)
-            if not self.is_awaiting:
+            if (must_queue or self.is_searching) and not self.is_awaiting:
                 self.wake()
         self.settle()
 
     def _leave(self, receiver: ReceiveCall[Any]) -> None:
         self._hasty.pop(receiver, None)
         if self._receivers.pop(receiver, self) is None:
-            self._general_count -= not receiver.is_selective
+            self._general_count -= receiver.partitions is None
             self._limits.waiting -= 1
 
     def wake(self) -> None:
@@ -251,18 +252,25 @@ class HostedQueue:
             self._clock.call_soon(self._serve)
 
     def _serve(self) -> None:
-        self._is_serving_due = self._is_searching = False
+        self._is_serving_due = is_searching = False
         if self._is_closed:
             return
+        empty: set[int] = set()  # partitions that have nothing more for anybody now
         for receiver in list(self._receivers):
+            numbers = receiver.partitions
+            if numbers is not None and empty.issuperset(numbers):
+                continue
             # A consumer at its limit must not block those behind it.
             if not self.queue.limits.room_for(receiver.consumer) or self._try(receiver):
                 continue
-            if not receiver.is_selective or not self.queue.may_choose(self.now_ms):
+            is_searching = is_searching or self.is_searching
+            if numbers is None or not self.queue.may_choose(self.now_ms):
                 break
-        if self._hasty and not (self.is_awaiting or self._is_searching):
+            empty.update(numbers)
+        self.is_searching = is_searching
+        if self._hasty and not (self.is_awaiting or self.is_searching):
             self._dismiss()
-        if self._is_searching:
+        if self.is_searching:
             self.wake()
         self.settle()
 
@@ -356,7 +364,7 @@ class HostedQueue:
 
     def expect_nothing(self) -> None:
         """Begin to collect messages: none of them is being fetched yet."""
-        self.is_awaiting, self._is_searching = bool(self._unknown), False
+        self.is_awaiting, self.is_searching = bool(self._unknown), False
 
     @property
     def now_ms(self) -> int:
@@ -407,7 +415,7 @@ class HostedQueue:
                 break
         else:
             # All were parked behind their keys, or finished: continue in another loop iteration.
-            self._is_searching = not received
+            self.is_searching = not received
         return received
 
     def read(self, picks: Sequence[Pick], *, is_first: bool, room: int | None = None) -> Reading:

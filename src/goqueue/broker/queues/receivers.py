@@ -55,8 +55,8 @@ class ReceiveCall(ABC, Generic[D]):
 
     @property
     @abstractmethod
-    def is_selective(self) -> bool:
-        """Whether it takes messages of some partitions only, so that others may still find some."""
+    def partitions(self) -> Collection[int] | None:
+        """The partitions whose messages it takes; None if it takes those of any."""
 
     @abstractmethod
     def collect(self, queue: HostedQueue) -> D:
@@ -100,8 +100,8 @@ class Receiver(ReceiveCall[Received]):
     topic: str = ""
 
     @property
-    def is_selective(self) -> bool:
-        return False
+    def partitions(self) -> None:
+        return None
 
     def collect(self, queue: HostedQueue) -> Received:
         return queue.collect(self)

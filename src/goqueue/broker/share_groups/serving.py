@@ -34,10 +34,15 @@ Range = tuple[int, int]  # first and last offset
 
 @dataclass(slots=True)
 class _Place:
-    """Where a group continues in a partition, and how large its records were."""
+    """Where a group continues in a partition, and how large its records were.
+
+    The end of a batch ahead of it is looked up once for each size, until there are more records.
+    """
 
     next_offset: int
     record_bytes: float
+    looked_up: tuple[int, int] = (0, 0)  # the size, and the end of the records then
+    aligned_end: int = 0
 
 
 @dataclass(slots=True)
@@ -84,11 +89,11 @@ class ShareServing:
         if place is None:
             return 0
         size = min(bytes_max, round(records * place.record_bytes))
-        try:
-            ahead = partition.read(place.next_offset, bytes_max=size, is_committed_only=True)
-        except GoQueueError:
-            return 0  # Reading what is leased reports it.
-        return 0 if ahead is None else ahead.end_offset
+        wanted = size, partition.last_stable_offset
+        if place.looked_up != wanted:
+            place.aligned_end = _end_ahead(partition, place.next_offset, size)
+            place.looked_up = wanted
+        return place.aligned_end
 
     def read(self, group: str, leased: ShareLeased, *, bytes_max: int, is_first: bool) -> ReadLease:
         """Read leased records as far as they fit; the first batch of a response always does."""
@@ -115,6 +120,15 @@ class ShareServing:
         self._places.move_to_end(key)
         if len(self._places) > PLACES_MAX:
             self._places.popitem(last=False)
+
+
+def _end_ahead(partition: Partition, offset: int, size: int) -> int:
+    """Return the end of the batches of about this size from an offset on; 0 if unknown."""
+    try:
+        ahead = partition.read(offset, bytes_max=size, is_committed_only=True)
+    except GoQueueError:
+        return 0  # Reading what is leased reports it.
+    return 0 if ahead is None else ahead.end_offset
 
 
 class _Reading:

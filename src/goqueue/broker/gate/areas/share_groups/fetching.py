@@ -103,10 +103,12 @@ class ShareFetching:
     async def fetch(self, cancellation: Cancellation) -> ShareFetched:
         call = self._call
         wait_ms = 0 if self._parts else min(call.wait_ms, WAIT_MS_MAX)
+        if self._parts or wait_ms != call.wait_ms:
+            call = msgspec.structs.replace(call, wanted=tuple(self._wanted), wait_ms=wait_ms)
         asked_ms = self._now_ms()
         exchanged = await self._owners.exchange(
             self._session,
-            call=msgspec.structs.replace(call, wanted=tuple(self._wanted), wait_ms=wait_ms),
+            call=call,
             aligned_ends=tuple(self._aligned_ends),
             wait_ms=wait_ms,
             cancellation=cancellation,
