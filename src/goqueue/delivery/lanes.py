@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import exp
 from typing import NamedTuple, Protocol
@@ -389,8 +389,8 @@ class Chooser:
     def add(self, partition: Backlog) -> None:
         assert partition.number == len(self._partitions)
         self._partitions.append(partition)
-        for offset, due_ms in partition.waiting.items():
-            self.queue_one(partition.number, offset, due_ms)
+        if partition.waiting:
+            self.queue(partition.number, partition.waiting)
 
     # Availability
 
@@ -406,9 +406,9 @@ class Chooser:
                     self._listed[lane].add(number)
                     heapq.heappush(self._oldest[lane], (partition.oldest_ms(lane), number))
 
-    def queue_one(self, partition: int, offset: int, due_ms: int) -> None:
-        """Queue a waiting message by due time."""
-        self._due.add(partition, offset, due_ms)
+    def queue(self, partition: int, due_ms: Mapping[int, int]) -> None:
+        """Queue waiting messages by due time."""
+        self._due.add(partition, due_ms)
 
     @property
     def has_ready(self) -> bool:

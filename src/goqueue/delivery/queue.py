@@ -30,12 +30,12 @@ from goqueue.delivery.leases import (
     Delivery,
     Lease,
     Leases,
-    Limits,
     Receipts,
-    Unacked,
 )
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Ledger, Sealed
+from goqueue.delivery.limits import Limits, Unacked
 from goqueue.delivery.partition_queue import PartitionLog, PartitionQueue
+from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.settings import LEASE_MESSAGES_MAX, SIZES_CACHED, LaneSettings, QueueSettings
 from goqueue.delivery.settling import EXHAUSTED, SETTLED, Settled, Settling, Totals
 from goqueue.delivery.transactions import PreparedAcks
@@ -472,19 +472,16 @@ class Queue:
     def release(self, leases: Iterable[Lease], now_ms: int) -> None:
         """Void leases whose messages no consumer received: deliverable again, and not counted."""
         for lease in leases:
-            self.void(lease, list(lease.outstanding()), now_ms)
+            self.void(lease, lease.outstanding(), now_ms)
 
     def void(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> None:
         """Void some messages of a lease like `release`."""
         if not indexes:
             return
         partition = self.partitions[lease.partition]
-        for index in indexes:
-            self.settling.take_back(lease, index)
-        offsets = tuple(lease.offsets[index] for index in indexes)
-        partition.note_lease(Voided(lease.id, [(one, one + 1) for one in indexes], offsets))
-        for offset in offsets:
-            partition.redeliver(offset, now_ms)
+        offsets = tuple(self.settling.take_back(lease, indexes))
+        partition.note_lease(Voided(lease.id, ranges_of(sorted(indexes)), offsets))
+        partition.redeliver(offsets, now_ms)
         partition.refresh()
 
     def give_back(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
@@ -531,11 +528,14 @@ class Queue:
         for lease in self.leases:
             if lease.partition != number:
                 continue
-            for index in list(lease.outstanding()):
+            recalled: list[int] = []
+            for index in lease.outstanding():
                 if lease.offsets[index] >= offset:
-                    self.settling.take_back(lease, index)
+                    recalled.append(index)
                 else:
                     kept.append(lease.offsets[index])
+            if recalled:
+                self.settling.take_back(lease, recalled)
         return kept
 
 

@@ -1,7 +1,8 @@
 """Leases of records that their holder reads itself, from the leader of their partition.
 
 Members of share groups name records by partition and offset, so the owner of the group need not
-read them, unless keys or times to live decide what may be delivered.
+read them, unless keys or times to live decide what may be delivered. They also return them by the
+name of the member, when its session ends or a response has no room for them.
 """
 
 from __future__ import annotations
@@ -96,6 +97,45 @@ class Acquirer(ReceiveCall[Acquired]):
             return None
         leased[0].lease.session_id = self.session_id
         return leased[0].lease
+
+
+def return_held(
+    hosted: HostedQueue,
+    consumer: str,
+    number: int,
+    is_over: Callable[[Lease], bool],
+    *,
+    is_counted: bool,
+    at_most: int,
+) -> int:
+    """Return messages of a consumer's leases in a partition; return how many.
+
+    They count as failed, or as never delivered.
+    """
+    now_ms, queue = hosted.see_time_pass(), hosted.queue
+    room = at_most
+    for lease in queue.by_offset.held(consumer, number):
+        positions = lease.outstanding(at_most=room) if is_over(lease) else ()
+        if positions and is_counted:
+            queue.by_offset.fail(lease, positions, now_ms)
+        elif positions:
+            queue.void(lease, positions, now_ms)
+        room -= len(positions)
+    hosted.settle()
+    hosted.wake()
+    return at_most - room
+
+
+def void_held(
+    hosted: HostedQueue, consumer: str, number: int, ranges: Sequence[tuple[int, int]]
+) -> None:
+    """Return ranges (first, last) that never reached the consumer, and that it may hold."""
+    now_ms, queue = hosted.see_time_pass(), hosted.queue
+    for first, last in ranges:
+        for lease, positions in list(queue.by_offset.find(consumer, number, first, last)):
+            queue.void(lease, positions, now_ms)
+    hosted.settle()
+    hosted.wake()
 
 
 def _in_log_order(picks: Sequence[Pick]) -> Sequence[int]:

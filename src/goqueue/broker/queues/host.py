@@ -6,7 +6,7 @@ A queue group has one queue for each topic that it receives from.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -290,30 +290,6 @@ class HostedQueue:
         if messages:
             self._hand_over(receiver, messages)
         return bool(messages)
-
-    def return_held(
-        self, consumer: str, number: int, is_over: Callable[[Lease], bool], *, is_counted: bool
-    ) -> bool:
-        """Return leases of a consumer in a partition, as failed or as never delivered."""
-        now_ms, by_offset = self.see_time_pass(), self.queue.by_offset
-        held = [one for one in by_offset.held(consumer, number) if is_over(one)]
-        if is_counted:
-            for lease in held:
-                by_offset.fail(lease, now_ms)
-        else:
-            self.queue.release(held, now_ms)
-        self.settle()
-        self.wake()
-        return bool(held)
-
-    def void_held(self, consumer: str, number: int, ranges: Sequence[tuple[int, int]]) -> None:
-        """Return ranges (first, last) that never reached the consumer, and that it may hold."""
-        now_ms, queue = self.see_time_pass(), self.queue
-        for first, last in ranges:
-            for lease, positions in list(queue.by_offset.find(consumer, number, first, last)):
-                queue.void(lease, positions, now_ms)
-        self.settle()
-        self.wake()
 
     def take_back(self, consumer: str) -> None:
         """Return all messages of a consumer as if they had not been delivered."""
