@@ -468,6 +468,8 @@ class Chooser:
         picks = self._choose_due(now_ms, count_max, number, is_alone)
         if picks and is_alone(picks[0].offsets[0]):
             return picks
+        if not self._has_ready(number):
+            return picks
         room = fresh_max(count_max - sum(len(pick.offsets) for pick in picks))
         while room > 0:
             ready = [lane for lane in range(LANE_COUNT) if number in self._ready[lane]]
@@ -478,10 +480,13 @@ class Chooser:
 
     def has_from(self, number: int, now_ms: int) -> bool:
         """Whether a partition has messages that may be chosen now."""
-        if any(number in ready for ready in self._ready):
+        if self._has_ready(number):
             return True
         first = self._due.first(number)
         return first is not None and first.due_ms <= now_ms
+
+    def _has_ready(self, number: int) -> bool:
+        return any(number in ready for ready in self._ready)
 
     def _choose_due(
         self,

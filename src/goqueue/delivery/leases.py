@@ -17,6 +17,7 @@ from array import array
 from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from typing import NamedTuple
 from goqueue.delivery.fairness import Tenant
 from goqueue.delivery.grants import Grant, Granted, LeaseEvent, lease_events
 from goqueue.delivery.limits import Unacked
-from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX, SIZES_CACHED
 from goqueue.model.errors import InvalidReceipt
 
 SECRET_BYTES = 16
@@ -399,6 +400,12 @@ class Leases:
     def _wake_at(self, lease: Lease, wake_ms: int) -> None:
         lease.wake_ms = wake_ms
         heapq.heappush(self._expiries, (wake_ms, lease.id))
+
+
+@lru_cache(maxsize=SIZES_CACHED)
+def first_attempts(count: int) -> bytes:
+    """Return the attempts of `count` first deliveries; leases of the same size share the value."""
+    return b"\x01" * count
 
 
 def _no_receipts(serial: int) -> tuple[str, Sequence[str]]:

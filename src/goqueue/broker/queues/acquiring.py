@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, pairwise
 
 from goqueue.broker.queues.host import ROUNDS_MAX, HostedQueue
@@ -32,9 +33,12 @@ class Acquirer(ReceiveCall[Acquired]):
 
     `aligned_ends` has for each partition an offset up to which to lease new records where that is
     near the wanted number, so that leases end with batches; 0 if the number is all that counts.
+    Where others have taken those records since, `look_ahead` returns such an offset by partition
+    and next offset.
     """
 
     aligned_ends: Mapping[int, int] = field(default_factory=dict)
+    look_ahead: Callable[[int, int], int] | None = None
     session_id: int = 0  # in which the records are leased
     on_lease: Callable[[Acquirer], None] | None = None  # called as soon as anything is leased
     leased_count: int = 0
@@ -50,9 +54,10 @@ class Acquirer(ReceiveCall[Acquired]):
         acquired, room = Acquired(), self.count_max
         call = queue.queue.new_call()
         queue.expect_nothing()
-        for number, aligned_end in self.aligned_ends.items():
+        for number in self.aligned_ends:
             if room <= 0 or number >= len(queue.sources):
                 continue
+            aligned_end = partial(self._aligned_end, number)
             for _ in range(ROUNDS_MAX):
                 picks = queue.queue.choose_from(
                     number, queue.now_ms, self.consumer, room, aligned_end=aligned_end
@@ -71,6 +76,12 @@ class Acquirer(ReceiveCall[Acquired]):
             if self.on_lease is not None:
                 self.on_lease(self)
         return acquired
+
+    def _aligned_end(self, number: int, next_offset: int) -> int:
+        aligned_end = self.aligned_ends[number]
+        if aligned_end > next_offset or self.look_ahead is None:
+            return aligned_end
+        return self.look_ahead(number, next_offset)
 
     def _lease(
         self, queue: HostedQueue, number: int, picks: Sequence[Pick], call: int

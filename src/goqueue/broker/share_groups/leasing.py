@@ -34,6 +34,9 @@ from goqueue.model.share_groups import (
     ShareWanted,
 )
 
+# Returns the end of a batch ahead of an offset, by group, topic, partition and offset, after about
+# so many records and bytes.
+LookAhead = Callable[..., int]
 # Records that are returned in one iteration of the event loop; others are served in between.
 RETURNED_PER_TURN = 2_000
 _ACCEPTED = bytes((AckType.ACCEPT,))
@@ -51,12 +54,19 @@ class ShareLeases:
     """Leases records to members, and settles them."""
 
     def __init__(
-        self, topics: Topics, hosts: QueueHosts, groups: QueueGroups, positions: QueuePositions
+        self,
+        topics: Topics,
+        hosts: QueueHosts,
+        groups: QueueGroups,
+        positions: QueuePositions,
+        look_ahead: LookAhead,
     ) -> None:
+        """`look_ahead` returns where batches end in partitions that this node leads."""
         self._topics = topics
         self._hosts = hosts
         self._groups = groups
         self._positions = positions
+        self._look_ahead = look_ahead
 
     def now_ms(self) -> int:
         """Return the time by the clock that leases are measured with."""
@@ -76,7 +86,7 @@ class ShareLeases:
             await self._return(group, call.member_id, call.wanted, is_older, is_counted=True)
         by_topic, errors = await self._begun(group, call.wanted, aligned_ends)
         # The acknowledgements are written together with the leases.
-        leasing = _Leasing(call, group, cancellation)
+        leasing = _Leasing(call, group, self._look_ahead, cancellation)
         leases = await leasing.leases(list(by_topic.values())) if by_topic else []
         return ShareExchange(
             group.settings.visibility_ms,
@@ -227,9 +237,16 @@ class ShareLeases:
 class _Leasing:
     """One request for records of several topics, each of which has a queue of its own."""
 
-    def __init__(self, call: ShareFetch, group: HostedGroup, cancellation: Cancellation) -> None:
+    def __init__(
+        self,
+        call: ShareFetch,
+        group: HostedGroup,
+        look_ahead: LookAhead,
+        cancellation: Cancellation,
+    ) -> None:
         self._call = call
         self._group = group
+        self._look_ahead = look_ahead
         self._acquirers: list[Acquirer] = []
         self._cancellation = cancellation
         cancellation.on_cancel(self._cancel)
@@ -260,12 +277,25 @@ class _Leasing:
             call.records_max if room is None else room,
             self._group.settings.visibility_ms,
             aligned_ends=wanted.aligned_ends,
+            look_ahead=self._looking_ahead(wanted.hosted),
             session_id=call.session_id,
             on_lease=self._stop_others,
         )
         self._acquirers.append(acquirer)
         wanted.hosted.receive(acquirer, wait_ms)
         return acquirer
+
+    def _looking_ahead(self, hosted: HostedQueue) -> Callable[[int, int], int] | None:
+        call = self._call
+        if call.is_record_limited:
+            return None
+        return partial(
+            self._look_ahead,
+            call.group_id,
+            hosted.topic.name,
+            records=call.records_max,
+            bytes_max=call.bytes_max,
+        )
 
     def _stop_others(self, acquirer: Acquirer) -> None:
         """Stop waiting for other topics as soon as there are records of one."""

@@ -60,3 +60,27 @@ def test_a_lease_ends_with_a_batch_that_was_stored_after_the_last_look_ahead() -
     assert two.take(records_max=7) == []
     send(world, 10, per_batch=5)
     assert two.take(records_max=7) == [(10, 14, 1)]
+
+
+def test_members_that_have_waited_get_whole_batches_one_after_the_other() -> None:
+    world = share_world(partition_unacked_max=150)
+    send(world, 300, per_batch=50)
+    holder = Member(world, "holder")
+    assert holder.take(records_max=150) == [(0, 149, 1)]
+    waiting = [
+        Member(world, f"waits-{number}").ask(wait_ms=60_000, records_max=20) for number in range(3)
+    ]
+    assert holder.acknowledge(acks((0, 149, ACCEPT))) == [None]
+    parts = [world.wait(one).parts[0] for one in waiting]
+    assert [ranges_of(*part.acquired) for part in parts] == [
+        (150, 199, 1),
+        (200, 249, 1),
+        (250, 299, 1),
+    ]
+
+
+def test_the_first_lease_in_a_partition_ends_with_a_batch_too() -> None:
+    world = share_world()
+    send(world, 300, per_batch=50)
+    assert Member(world, "one").take(records_max=80) == [(0, 49, 1)]
+    assert Member(world, "two").take(records_max=20) == [(50, 99, 1)]

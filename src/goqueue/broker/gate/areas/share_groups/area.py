@@ -130,6 +130,7 @@ class ShareGroupsArea(Area):
             broker.share_serving,
             session,
             call,
+            is_owner_here=broker.queues.groups.owner_of(call.group_id) == broker.node_id,
             now_ms=broker.share_leases.now_ms,
             check_again=partial(self._check_again, session, self._authoriser.epoch),
         )
