@@ -251,8 +251,8 @@ class Receiver(ReceiveCall[Received]):
     topic: str = ""
 
     @property
-    def is_selective(self) -> bool:
-        return False
+    def partitions(self) -> None:
+        return None
 
     def collect(self, hosted: HostedQueue) -> Received:
         """Lease messages of any partition, and read their records."""
