@@ -83,8 +83,8 @@ class Coordinator:
         self._registry.is_loaded = False
         replies = self._journal.abandon()
         for group in self._registry:
-            group.membership.close(error)
-            replies += group.replies
+            group.close(error)
+            replies += group.take_replies()
         self._registry.clear()
         self.offsets.stop()
         return [Reply(reply.token, error) for reply in replies]
@@ -129,11 +129,13 @@ class Coordinator:
 
         The group pauses for a while, because the log may refuse the next write as well.
         """
-        group.membership.close(error)
+        group.close(error)
         group.is_reloading = True
         pause = Timer(lambda now_ms: self._resume(group, now_ms))
         self._timers.arm(pause, now_ms + FAILED_WRITE_REST_MS)
-        return [Reply(reply.token, error) for reply in group.drop_staged()]
+        group.take_staged()
+        replies = group.take_replies()
+        return [Reply(reply.token, error) for reply in replies]
 
     def _resume(self, group: Group, now_ms: int) -> None:
         group.is_reloading = False
@@ -168,7 +170,7 @@ class Coordinator:
         return self._registry.finish(now_ms)
 
     def _adapt(self, group: Group, *, added: set[str], removed: set[str], now_ms: int) -> None:
-        membership = group.membership
+        membership = group.members
         if isinstance(membership, ConsumerMembership) and not group.is_reloading:
             membership.reconciler.topics_changed(added=added, removed=removed, now_ms=now_ms)
         self.offsets.delete_all(group, removed)
@@ -181,8 +183,8 @@ class Coordinator:
             if call.member_id:
                 raise UnknownMember(call.group_id, call.member_id)
             group = self._registry.open_new(call.group_id)
-        if isinstance(group.membership, ConsumerMembership) and group.membership.is_idle:
-            self._start_classic(group, group.membership)
+        if isinstance(group.members, ConsumerMembership) and group.members.is_idle:
+            self._start_classic(group, group.members)
         return self._registry.serve(group, group.membership.join, call, token, now_ms)
 
     def sync(self, call: Sync, *, token: Token, now_ms: int) -> list[Effect]:
@@ -200,6 +202,7 @@ class Coordinator:
 
     def _start_classic(self, group: Group, empty: ConsumerMembership) -> None:
         """Turn an empty consumer group into a classic one; its generations continue to count."""
+        empty.close(UnknownMember(group.group_id, ""))
         group.membership = ClassicMembership(
             group, generation=empty.reconciler.epoch, emptied_at_ms=empty.emptied_at_ms
         )
@@ -235,13 +238,13 @@ class Coordinator:
         return [
             GroupSummary(
                 group_id=group.group_id,
-                type=group.membership.type,
-                state=group.membership.state,
-                protocol_type=group.membership.protocol_type,
+                type=group.members.type,
+                state=group.members.state,
+                protocol_type=group.members.protocol_type,
             )
             for group in self._registry
-            if (not states or group.membership.state in states)
-            and (not types or group.membership.type in types)
+            if (not states or group.members.state in states)
+            and (not types or group.members.type in types)
         ]
 
     def groups(self) -> list[Group]:
@@ -253,14 +256,18 @@ class Coordinator:
         return self._registry.peek(group_id) if self._registry.is_loaded else None
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        return self._registry.get(group_id).membership.describe()
+        return self._registry.get(group_id).describe()
+
+    def is_known(self, group_id: str) -> bool:
+        """Return whether a group exists."""
+        return self._registry.find(group_id) is not None
 
     def topics_read(self, group_id: str) -> Collection[str]:
-        return self._registry.get(group_id).membership.topics_read()
+        return self._registry.get(group_id).members.topics_read()
 
     def delete_group(self, group_id: str, *, token: Token, now_ms: int) -> list[Effect]:
         group = self._registry.get(group_id)
-        if group.membership.state is not GroupState.EMPTY:
+        if group.members.state is not GroupState.EMPTY:
             raise GroupNotEmpty(group_id)
         self.offsets.delete_all(group)
         self._registry.delete(group)
@@ -270,3 +277,7 @@ class Coordinator:
     def rebalances(self, group_id: str) -> RebalanceLog:
         """The counters and the history of the group; read-only."""
         return self._registry.get(group_id).rebalances
+
+    def rebalances_begun(self, group_id: str) -> int:
+        """The number of rebalances that a group has begun."""
+        return self._registry.get(group_id).rebalances_begun

@@ -54,7 +54,7 @@ class OffsetCommits:
                 raise IllegalGeneration(f"Group {call.group_id!r} has no generation yet; join it.")
             group = self._registry.open_new(call.group_id)
         is_transactional = identity is not None
-        group.membership.check_commit(call, now_ms, is_transactional=is_transactional)
+        group.check_commit(call, now_ms, is_transactional=is_transactional)
         changes, errors = self._changes(call, topic_ids, now_ms)
         if identity is not None and changes:
             reply = Reply(token, OffsetErrors(errors))
@@ -63,7 +63,10 @@ class OffsetCommits:
             return [write, *self._registry.finish(now_ms)]
         for change in changes:
             group.stage_offset(change)
-            group.committers[change[0], change[1]] = call.member_id
+            if call.member_id:
+                group.committers[change[0], change[1]] = call.member_id
+            else:
+                group.committers.pop((change[0], change[1]), None)
         group.reply(token, OffsetErrors(errors))
         return self._registry.finish(now_ms)
 
@@ -85,8 +88,8 @@ class OffsetCommits:
         group = self._registry.peek(group_id)
         if group is None:
             return {}
-        if member_id and member_epoch >= 0 and isinstance(group.membership, ConsumerMembership):
-            group.membership.check_member_epoch(member_id, member_epoch)
+        if member_id and member_epoch >= 0 and isinstance(group.members, ConsumerMembership):
+            group.members.check_member_epoch(member_id, member_epoch)
         if require_stable and (unstable := self.unstable(group_id, partitions)):
             topic, number = min(unstable)
             raise UnstableOffsetCommit(
@@ -118,7 +121,7 @@ class OffsetCommits:
     ) -> list[Effect]:
         """Delete the offsets of topics that no member subscribes to."""
         group = self._registry.get(group_id)
-        membership = group.membership
+        membership = group.members
         if not membership.is_idle and membership.protocol_type != "consumer":
             raise GroupNotEmpty(group_id)
         errors: dict[Partition, GoQueueError] = {}
@@ -181,7 +184,7 @@ class OffsetCommits:
                 self._expire_of(group, now_ms)
 
     def _expire_of(self, group: Group, now_ms: int) -> None:
-        membership = group.membership
+        membership = group.members
         is_empty = membership.state is GroupState.EMPTY
         expired = group.offsets.expired(
             now_ms,

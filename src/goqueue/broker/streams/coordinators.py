@@ -395,7 +395,7 @@ class Groups:
     def _begun(self, group_id: str) -> int:
         """The number of rebalances a group has begun; 0 if the group is not coordinated here."""
         try:
-            return self.rebalances(group_id).begun
+            return self._get(group_id).machine.rebalances_begun(group_id)
         except GoQueueError:
             return 0
 
@@ -409,11 +409,7 @@ class Groups:
             if self.shards.is_opening(group_id):
                 raise CoordinatorNotAvailable("The groups of this node are being loaded; retry.")
             return False
-        try:
-            shard.machine.describe_group(group_id)
-        except UnknownGroup:
-            return False
-        return True
+        return shard.machine.is_known(group_id)
 
     def delete(self, group_id: str) -> Promise[Done]:
         return self._call(group_id, lambda one, **at: one.delete_group(group_id, **at))

@@ -461,7 +461,7 @@ class _GroupListing:
         for group in streams:
             name = group.group_id
             if (self._has_all_names or self._is_named(name)) and (
-                not wanted or wanted == group.membership.state.lower()
+                not wanted or wanted == group.members.state.lower()
             ):
                 self.streams += 1
                 self._known[name] = group
@@ -484,7 +484,7 @@ class _GroupListing:
         group = self._known.get(name)
         if group is None:
             return GroupRow(name, "queue", QUEUE_STATE, "", figures, value)
-        state, kind = group.membership.state, group.membership.type
+        state, kind = group.members.state, group.members.type
         return GroupRow(name, "stream", str(state), str(kind), figures, value)
 
 
