@@ -144,18 +144,18 @@ def test_looks_before_objects_are_excluded_take_a_small_share_of_the_time_too(
 
 
 def test_all_objects_are_looked_at_when_the_process_has_doubled(process: Process) -> None:
-    for _ in range(3):
-        process.grow(33 * MiB)
-    assert "include" not in process.looks
-    process.excluded_frees = 90 * MiB
+    process.grow(200 * MiB)
+    assert "include" not in process.looks, "a small process is not worth it"
+    process.grow(55 * MiB)
     process.looks.clear()
+    process.excluded_frees = 56 * MiB
     process.grow(1 * MiB)
     assert process.looks == ["include", 2, "exclude"]
-    assert process.resident == 110 * MiB, "a cycle of excluded objects is found after all"
+    assert process.resident == 300 * MiB, "a cycle of excluded objects is found after all"
     process.looks.clear()
     process.excluded_frees = process.old_frees = 0
     process.now += process.look_seconds * memory.COLLECTION_PAUSE
-    process.grow(109 * MiB)
+    process.grow(299 * MiB)
     assert "include" not in process.looks
     process.grow(1 * MiB)
     assert "include" in process.looks
