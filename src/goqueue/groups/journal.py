@@ -54,6 +54,11 @@ class Journal:
         self._writes: dict[int, Write] = {}
         self.touched: dict[Group, None] = {}
 
+    @property
+    def in_flight(self) -> int:
+        """The number of writes that are not durable yet."""
+        return len(self._writes)
+
     def touch(self, group: Group) -> None:
         """Mark the group as having changes or replies to flush."""
         self.touched[group] = None

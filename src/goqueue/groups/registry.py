@@ -69,6 +69,10 @@ class GroupRegistry:
         """The group, also while it is being reloaded: its committed offsets are valid then."""
         return self._groups.get(group_id)
 
+    def has(self, group: Group) -> bool:
+        """Whether this group was not deleted."""
+        return self._groups.get(group.group_id) is group
+
     def check_ready(self) -> None:
         """Refuse every call while the log is being loaded."""
         if not (self.is_loaded and self.are_topics_known):

@@ -39,6 +39,7 @@ DELAYED_STEP_BYTES = 64 << 10
 MEMORY_RETRY_SECONDS = 0.1
 JOINED_BYTES_MAX = 256 << 10
 GATHER_MAX = 64  # parts per system call
+PARTS_JOINED = 4096  # of a response with more
 SEND_PER_TURN_BYTES = 4 << 20  # then other connections get their turn
 
 _AGAIN = (errno.EAGAIN, errno.EINTR)  # nothing can be done now
@@ -403,11 +404,11 @@ class SocketConnection:
                 parts = [held, *parts]  # Earlier data is sent first.
         self.last_active = self._loop.time()
         if self._is_writing:
-            self._queue(parts)
+            self._queue(_fewer(parts))
             return
         data = _joined(parts)
         if data is None:
-            if self._queue(parts):
+            if self._queue(_fewer(parts)):
                 self._write()
             return
         try:
@@ -534,6 +535,21 @@ def _joined(parts: list[Part]) -> bytes | None:
     if sum(map(len, parts)) > JOINED_BYTES_MAX:
         return None  # Copying it would cost more than it saves.
     return b"".join(parts)  # type: ignore[arg-type]
+
+
+def _fewer(parts: list[Part]) -> list[Part]:
+    """Join small parts if there are very many: long lists are encoded as a million of them."""
+    if len(parts) <= PARTS_JOINED:
+        return parts
+    fewer: list[Part] = []
+    for at in range(0, len(parts), PARTS_JOINED):
+        some = parts[at : at + PARTS_JOINED]
+        has_files = any(part.__class__ is FileRange for part in some)
+        if has_files or sum(map(len, some)) > JOINED_BYTES_MAX:
+            fewer += some
+        else:
+            fewer.append(b"".join(some))  # type: ignore[arg-type]
+    return fewer
 
 
 def _kept(part: Part) -> Part:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from goqueue.groups import CommitOffsets, OffsetToCommit
+from goqueue.groups import CommitOffsets, Coordinator, OffsetToCommit
 from goqueue.groups.classic.membership import ClassicMembership
 from goqueue.groups.classic.rebalance import ClassicRebalance
 from goqueue.groups.classic.roster import ClassicMember
@@ -18,6 +18,7 @@ from goqueue.groups.consumer.member import ConsumerMember
 from goqueue.groups.consumer.reconciler import Reconciler
 from goqueue.groups.group import Group
 from goqueue.groups.timers import Timer
+from goqueue.model.errors import NotCoordinator
 from tests.unit.groups.desk import GROUP, SETTINGS, Desk
 
 GROUPS = 1000
@@ -138,6 +139,32 @@ def test_members_and_groups_are_freed_without_the_collector(
     desk.ask("delete_group", GROUP)
     desk.wait(GONE_MS)
     assert alive() - before == Counter()
+
+
+def test_a_coordinator_that_only_replays_is_freed_without_the_collector(
+    without_collector: None,
+) -> None:
+    before = alive()
+    desk = Desk()
+    desk.commit(1)
+    reader = Coordinator(SETTINGS)
+    for key, value in desk.log:
+        reader.replay(key, value)
+    assert (alive() - before)["Group"] == 2
+    del reader
+    assert (alive() - before)["Group"] == 1
+
+
+def test_a_coordinator_that_resigns_is_freed_without_the_collector(
+    without_collector: None,
+) -> None:
+    before = alive()
+    desk = Desk()
+    desk.commit(1)
+    desk.settle_classic("m1")
+    desk.coordinator.resign(NotCoordinator("Another node coordinates."))
+    desk.restart()
+    assert (alive() - before)["ClassicRebalance"] == 1
 
 
 def test_an_ended_timer_lets_go_of_its_action() -> None:

@@ -7,7 +7,7 @@ the records they emit, resolves the promises of waiting callers, and runs their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from goqueue.broker.replication.leaders import Leaders
@@ -45,6 +45,7 @@ from goqueue.groups import (
 )
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
+from goqueue.loop.turns import Slices
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -59,6 +60,7 @@ from goqueue.model.observer import Observer, interested
 from goqueue.model.tenants import TopicName
 from goqueue.partition import Partition
 
+GROUPS_PER_TURN = 2_000  # that are listed
 TOPICS_PER_MS = 100  # of delay before coordinators are notified of topic changes
 
 
@@ -381,6 +383,23 @@ class Groups:
         return [
             summary for shard in self.shards for summary in shard.machine.list_groups(states, types)
         ]
+
+    async def all_in_slices(
+        self, states: Collection[GroupState] = (), types: Collection[GroupType] = ()
+    ) -> list[GroupSummary]:
+        """Return what `all` does, in several turns of the event loop if there are many groups."""
+        found: list[GroupSummary] = []
+        slices = Slices(self._clock, per_turn=GROUPS_PER_TURN)
+        for shard in list(self.shards):
+            for some in shard.machine.list_in_slices(states, types):
+                found += some
+                await slices.did(len(some))
+        return found
+
+    def ids(self) -> Iterator[str]:
+        """Yield the names of all groups."""
+        for shard in self.shards:
+            yield from shard.machine.group_ids()
 
     def describe(self, group_id: str) -> GroupDescription:
         return self._get(group_id).machine.describe_group(group_id)

@@ -172,8 +172,7 @@ class TenantsArea(Area):
             for number, partition in enumerate(topic.partitions)
             if broker.leaders.is_here(topic, number)
         )
-        groups = broker.groups.all(frozenset(), frozenset())
-        return NodePart(stored, sum(_is_of(one.group_id, prefix) for one in groups))
+        return NodePart(stored, sum(_is_of(one, prefix) for one in broker.groups.ids()))
 
     async def _usage(self, session: Session, tenant: str) -> TenantUsage:
         broker, prefix = self._broker, prefix_of_tenant(tenant)

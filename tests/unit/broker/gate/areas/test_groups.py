@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.gate.areas.group_offsets import CommitOffsets, OffsetToCommit
-from goqueue.broker.gate.areas.groups import ListedGroup, QueueSettings
+from goqueue.broker.gate.areas.groups import GroupState, ListedGroup, QueueSettings
 from goqueue.broker.gate.areas.members import JOIN_EPOCH, ConsumerHeartbeat
 from goqueue.broker.gate.areas.polling import Poll
 from goqueue.broker.gate.areas.records import EARLIEST
@@ -109,6 +109,21 @@ def test_groups_that_one_may_not_describe_are_not_listed(node: Node) -> None:
     assert [one.name for one in node.wait(groups.list(ALICE))] == ["readers", "workers"]
     node.broker.gate.policy = Only(others={CLUSTER})
     assert len(node.wait(groups.list(ALICE))) == 3, "as in Kafka"
+
+
+def test_many_groups_are_listed_in_several_turns(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("goqueue.broker.gate.areas.groups._LISTED_PER_TURN", 2)
+    names = [f"group-{number}" for number in range(9)]
+    for name in names:
+        commit(node, name, offset("orders"))
+    listed = node.broker.gate.groups.list(ALICE)
+    assert not listed.is_done
+    commit(node, "later", offset("orders"))
+    assert [one.name for one in node.wait(listed)] == names
+    found = node.broker.gate.groups.list(ALICE, states=frozenset({GroupState.STABLE}))
+    assert node.wait(found) == []
 
 
 def test_a_commit_is_refused_for_the_topics_that_one_may_not_read(node: Node) -> None:
