@@ -72,6 +72,10 @@ class QueueGroups:
     def describe(self, name: str) -> QueueGroup:
         return _describe(self.owned(name))
 
+    def describe_known(self, name: str) -> QueueGroup:
+        """Describe a group as this node has it; with topics only if this node owns it."""
+        return _describe(self.get(name))
+
     def known(self) -> list[HostedGroup]:
         """Return all groups as this node has them."""
         return list(self._hosts.groups.values())

@@ -133,8 +133,8 @@ class GroupsArea(Area):
                 self._broker.clock, streams, _listed_streams, per_turn=_LISTED_PER_TURN
             )
         if kind != "stream":
-            known = self._broker.queues.groups.all()
-            found += [ListedGroup(one.name, "queue", _QUEUE_STATE) for one in known]
+            known = self._broker.queues.groups.known()
+            found += [ListedGroup(one.fact.name, "queue", _QUEUE_STATE) for one in known]
         return await self._listed(session, found, prefix)
 
     async def _listed(self, session: Session, found: ListedGroups, prefix: str) -> ListedGroups:
@@ -302,7 +302,7 @@ class GroupsArea(Area):
 
     async def _describe_made(self, session: Session, group: str) -> QueueGroup:
         """Describe a queue group that was just created or changed, with topics from its owner."""
-        [made] = [one for one in self._broker.queues.groups.all() if one.name == group]
+        made = self._broker.queues.groups.describe_known(group)
         if self._broker.queues.groups.owner_of(group) == self._broker.node_id:
             seen = [one for one in made.topics if self._sees_topic(session, one)]
             return made._replace(topics=seen)

@@ -27,6 +27,7 @@ from goqueue.model.errors import (
 )
 from goqueue.model.session import Session
 from tests.unit.broker.node import Node
+from tests.unit.effort import steps_of
 
 ALICE = Session("test", principal="User:alice")
 GROUPS = {Resource(ResourceKind.GROUP, name) for name in ("readers", "workers")}
@@ -124,6 +125,23 @@ def test_many_groups_are_listed_in_several_turns(
     assert [one.name for one in node.wait(listed)] == names
     found = node.broker.gate.groups.list(ALICE, states=frozenset({GroupState.STABLE}))
     assert node.wait(found) == []
+
+
+def test_a_queue_group_is_created_without_a_look_at_all_others(node: Node) -> None:
+    groups = node.broker.gate.groups
+
+    def create(name: str) -> int:
+        created, steps = steps_of(
+            lambda: node.wait(groups.put_queue(ALICE, group=name, settings=None))
+        )
+        assert created.name == name
+        return steps
+
+    create("first")
+    before = create("among few")
+    for number in range(100):
+        create(f"other-{number}")
+    assert create("among many") < 1.2 * before
 
 
 def test_a_commit_is_refused_for_the_topics_that_one_may_not_read(node: Node) -> None:
