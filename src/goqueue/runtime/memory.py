@@ -8,7 +8,7 @@ was before, the heap of the allocator is trimmed every few seconds.
 
 A collection stops the event loop for as long as it takes to look at every object, half a second
 for a million of them. So the number that a collection looks at is bounded: what has survived is
-excluded from further collections, a hundred thousand objects at a time. Excluded objects are freed
+excluded from further collections, fifty thousand objects at a time. Excluded objects are freed
 when nothing refers to them, like all others. Only a cycle among them is not found, until the
 process has doubled in size: then, and only then, all objects are looked at.
 """
@@ -37,8 +37,8 @@ COLLECTION_PAUSE = 200
 COLLECTION_SECONDS_MIN = 10.0
 # More old objects than this are excluded from further collections. They are collected first, unless
 # so many have been added within a second that even that would take long.
-OLD_OBJECTS_MAX = 100_000
-OLD_OBJECTS_COLLECTED_MAX = 200_000
+OLD_OBJECTS_MAX = 50_000
+OLD_OBJECTS_COLLECTED_MAX = 100_000
 # All objects are collected when the process is this many times as large as after the last time, and
 # has grown by so much. That takes 0.3 s of processor time per million objects.
 WHOLE_GROWTH = 2

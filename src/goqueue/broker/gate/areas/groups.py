@@ -133,8 +133,8 @@ class GroupsArea(Area):
                 self._broker.clock, streams, _listed_streams, per_turn=_LISTED_PER_TURN
             )
         if kind != "stream":
-            known = self._broker.queues.groups.known()
-            found += [ListedGroup(one.fact.name, "queue", _QUEUE_STATE) for one in known]
+            known = self._broker.queues.groups.names()
+            found += [ListedGroup(one, "queue", _QUEUE_STATE) for one in known]
         return await self._listed(session, found, prefix)
 
     async def _listed(self, session: Session, found: ListedGroups, prefix: str) -> ListedGroups:

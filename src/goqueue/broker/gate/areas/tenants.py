@@ -187,7 +187,7 @@ class TenantsArea(Area):
         )
         names = frozenset(one.name for one in topics)
         scheduled = await broker.schedules.count(topics=names) if names else 0
-        queue_groups = sum(_is_of(one.fact.name, prefix) for one in broker.queues.groups.known())
+        queue_groups = sum(_is_of(one, prefix) for one in broker.queues.groups.names())
         return TenantUsage(
             users=sum(one.tenant == tenant for one in broker.identities.users.values()),
             topics=len(topics),
