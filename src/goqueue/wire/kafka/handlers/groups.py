@@ -276,6 +276,7 @@ async def list_groups(
     listed = await _list_streams(front, call, states, types)
     if not types or SHARE_TYPE in types:
         listed += await _list_shares(front, call, states)
+    call.is_long = len(listed) > _LISTED_PER_TURN
     return ListGroupsResponse(groups=listed)
 
 
@@ -329,7 +330,7 @@ async def describe_groups(
     for group in request.groups:
         groups.append(await _describe_classic(front, call, group))
         await slices.did()
-    await slices.did(len(groups))
+    call.is_long = len(groups) > _DESCRIBED_PER_TURN
     if request.include_authorized_operations:
         _authorize(front, call, groups)
     return DescribeGroupsResponse(groups=groups)
