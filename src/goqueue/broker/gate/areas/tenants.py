@@ -175,8 +175,7 @@ class TenantsArea(Area):
             for number, partition in enumerate(topic.partitions)
             if broker.leaders.is_here(topic, number)
         )
-        groups = broker.groups.all(frozenset(), frozenset())
-        return NodePart(stored, sum(_is_of(one.group_id, prefix) for one in groups))
+        return NodePart(stored, sum(_is_of(one, prefix) for one in broker.groups.ids()))
 
     async def _usage(self, session: Session, tenant: str) -> TenantUsage:
         broker, prefix = self._broker, prefix_of_tenant(tenant)
@@ -191,7 +190,7 @@ class TenantsArea(Area):
         )
         names = frozenset(one.name for one in topics)
         scheduled = await broker.schedules.count(topics=names) if names else 0
-        queue_groups = sum(_is_of(one.name, prefix) for one in broker.queues.groups.all())
+        queue_groups = sum(_is_of(one, prefix) for one in broker.queues.groups.names())
         return TenantUsage(
             users=sum(one.tenant == tenant for one in broker.identities.users.values()),
             topics=len(topics),

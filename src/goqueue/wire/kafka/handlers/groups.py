@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.areas.groups import (
@@ -12,6 +12,7 @@ from goqueue.broker.gate.areas.groups import (
     Partition,
     nest,
 )
+from goqueue.broker.gate.areas.groups import ListedGroup as ListedStream
 from goqueue.broker.gate.areas.members import (
     ConsumerHeartbeat,
     Heartbeat,
@@ -21,6 +22,7 @@ from goqueue.broker.gate.areas.members import (
     LeavingMember,
     Sync,
 )
+from goqueue.loop.turns import Slices, in_slices
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
+_DESCRIBED_PER_TURN = 1_000
+_LISTED_PER_TURN = 5_000
 SHARE_TYPE = "share"  # both the type and the protocol of these groups
 _FIRST_JOIN_VERSION_WITH_ID_REQUIRED = 4
 _FIRST_JOIN_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
@@ -272,6 +276,7 @@ async def list_groups(
     listed = await _list_streams(front, call, states, types)
     if not types or SHARE_TYPE in types:
         listed += await _list_shares(front, call, states)
+    call.is_long = len(listed) > _LISTED_PER_TURN
     return ListGroupsResponse(groups=listed)
 
 
@@ -285,6 +290,10 @@ async def _list_streams(
     found = await front.gate.groups.list(
         call.session, kind="stream", states=wanted_states, types=wanted_types
     )
+    return await in_slices(front.gate.clock, found, _listed, per_turn=_LISTED_PER_TURN)
+
+
+def _listed(groups: Sequence[ListedStream]) -> list[ListedGroup]:
     return [
         ListedGroup(
             group_id=one.name,
@@ -292,7 +301,7 @@ async def _list_streams(
             group_state=one.state,
             group_type=one.type,
         )
-        for one in found
+        for one in groups
     ]
 
 
@@ -316,7 +325,12 @@ def _lowered(words: list[str]) -> set[str]:
 async def describe_groups(
     front: FrontEnd, call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    groups = [await _describe_classic(front, call, group) for group in request.groups]
+    groups = []
+    slices = Slices(front.gate.clock, per_turn=_DESCRIBED_PER_TURN)
+    for group in request.groups:
+        groups.append(await _describe_classic(front, call, group))
+        await slices.did()
+    call.is_long = len(groups) > _DESCRIBED_PER_TURN
     if request.include_authorized_operations:
         _authorize(front, call, groups)
     return DescribeGroupsResponse(groups=groups)
@@ -361,7 +375,11 @@ async def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> Descr
 async def consumer_group_describe(
     front: FrontEnd, call: Call, request: described.ConsumerGroupDescribeRequest
 ) -> described.ConsumerGroupDescribeResponse:
-    groups = [await _describe_consumer(front, call, group) for group in request.group_ids]
+    groups = []
+    slices = Slices(front.gate.clock, per_turn=_DESCRIBED_PER_TURN)
+    for group in request.group_ids:
+        groups.append(await _describe_consumer(front, call, group))
+        await slices.did()
     if request.include_authorized_operations:
         _authorize(front, call, groups)
     return described.ConsumerGroupDescribeResponse(groups=groups)
