@@ -69,7 +69,7 @@ def test_a_move_loses_nothing_whenever_the_power_goes(seed: int) -> None:
         world.crash()
         world.start()
     world.run_until(lambda: _job(world).is_ended)
-    assert _job(world).state == "done"
+    assert (_job(world).state, _job(world).moved) == ("done", MESSAGES)
     assert _drain(world, "dead") == []
     moved = sorted(_drain(world, "live"))
     # What the last step before a crash had stored and not acknowledged is there twice.

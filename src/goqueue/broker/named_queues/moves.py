@@ -216,6 +216,7 @@ class NamedQueueMoves:
         if queue is not None and queue.id == job.queue_id:
             # Messages that this move held under its previous owner are still leased to it.
             self._queues.take_back(queue.group, queue.topic, _consumer(job))
+        is_counted = False
         while not self._is_stopped:
             queue = self._named_queues.find(job.queue)
             moved = 0
@@ -227,6 +228,10 @@ class NamedQueueMoves:
                     await self._pause(min(wait_ms, RETRY_MS))
                     continue
                 moved = await self._step(job, queue)
+                if not is_counted:
+                    # Only now is it certain that the queue is open.
+                    await self._count_moved(job, queue)
+                    is_counted = True
             ending = self._ending(job, moved)
             if ending is not None:
                 job.state = ending
@@ -237,6 +242,11 @@ class NamedQueueMoves:
                 await self._save(job)
             if job.rate_per_s:
                 await self._pause(1000 * moved // job.rate_per_s)
+
+    async def _count_moved(self, job: Move, queue: NamedQueue) -> None:
+        """Count what was moved before a crash, and not stored: it is no longer in the queue."""
+        left = await self._counting.count(queue)
+        job.moved = max(job.moved, job.wanted - left.ready - left.out)
 
     @staticmethod
     def _ending(job: Move, moved: int) -> State | None:
