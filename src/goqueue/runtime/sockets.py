@@ -405,7 +405,8 @@ class SocketConnection:
         if self._is_writing:
             self._queue(parts)
             return
-        parts = joined(parts)
+        if len(parts) > 1:
+            parts = joined(parts)
         data = parts[0]
         if len(parts) > 1 or not isinstance(data, bytes):
             if self._queue(parts):

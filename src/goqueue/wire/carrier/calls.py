@@ -6,7 +6,7 @@ JSON, or a `Raw` response, or a `Stream`; now or, as a promise or a coroutine, l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -19,7 +19,14 @@ from goqueue.model.errors import GoQueueError
 from goqueue.model.session import NOBODY, Session
 from goqueue.wire.carrier.bodies import Body
 from goqueue.wire.carrier.explaining import explain
-from goqueue.wire.carrier.problems import InvalidField, MalformedJson
+from goqueue.wire.carrier.problems import (
+    HttpError,
+    InvalidField,
+    MalformedJson,
+    MissingHost,
+    UnsupportedCoding,
+    UnsupportedTransfer,
+)
 
 if TYPE_CHECKING:
     from goqueue.wire.carrier.routing import Operation
@@ -32,6 +39,26 @@ UNKNOWN_API = "unknown"  # in metrics, of requests for no operation
 
 
 # Requests
+
+
+class Parser(Protocol):
+    def get_http_version(self) -> str: ...
+
+
+def fault_in(headers: Mapping[bytes, bytes], parser: Parser | None) -> HttpError | None:
+    """Return why a request with these headers is refused; None if it can be read.
+
+    A proxy would take it for another request, or it needs what is not done here.
+    """
+    if b"host" not in headers and parser is not None and parser.get_http_version() != "1.0":
+        return MissingHost()
+    transfer = headers.get(b"transfer-encoding", b"chunked").strip().lower()
+    if transfer != b"chunked":
+        return UnsupportedTransfer(transfer.decode("latin-1"))
+    coding = headers.get(b"content-encoding", b"identity").strip().lower()
+    if coding != b"identity":
+        return UnsupportedCoding(coding.decode("latin-1"))
+    return None
 
 
 class Request:

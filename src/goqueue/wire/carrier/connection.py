@@ -23,9 +23,8 @@ from goqueue.model.errors import (
 )
 from goqueue.model.session import ConnectedClient, Session
 from goqueue.wire.carrier.browsers import HSTS, ORIGIN, SITE
-from goqueue.wire.carrier.calls import TRACE_PARENT, Call, Request, Stream
-from goqueue.wire.carrier.credentials import API_KEY, AUTHORIZATION, Authenticator
-from goqueue.wire.carrier.heads import ONCE, fault_in
+from goqueue.wire.carrier.calls import TRACE_PARENT, Call, Request, Stream, fault_in
+from goqueue.wire.carrier.credentials import API_KEY, AUTHORIZATION, ONCE, Authenticator
 from goqueue.wire.carrier.problems import (
     BodyTooLarge,
     HeadTooLarge,

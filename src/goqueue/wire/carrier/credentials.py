@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 AUTHORIZATION = b"authorization"
 API_KEY = b"x-api-key"
+# A request with two of these means one thing to a proxy and perhaps another here.
+ONCE = frozenset((b"host", b"origin", b"content-type", AUTHORIZATION, API_KEY))
 CREDENTIAL_BYTES_MAX = 16 << 10  # tokens of large organisations have some kilobytes
 _BASIC = b'www-authenticate: Basic realm="GoQueue", charset="UTF-8"\r\n'
 _BEARER = b'www-authenticate: Bearer realm="GoQueue"\r\n'
