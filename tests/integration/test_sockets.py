@@ -282,31 +282,6 @@ def test_an_answer_from_a_file_is_sent_whole_among_others(
     run(story)
 
 
-def test_an_answer_of_very_many_parts_is_sent_whole_and_in_order(
-    run: Callable[..., None], tmp_path: Path
-) -> None:
-    disk = LocalDisk(str(tmp_path))
-    file = disk.create("data")
-    file.append(b"from a file")
-    large = bytes(1 << 20)
-
-    async def story(server: Server) -> None:
-        client = await server.client()
-        await server.until(lambda: bool(server.sessions))
-        small = [str(number).encode() for number in range(100_000)]
-        before, after = [*small, large, *small], [*small, b"", b"end"]
-        plain = b"".join([*before, b"from a file", *after])
-        head = struct.pack(">i", len(plain))
-        session = server.sessions[0]
-        session.answer = lambda _: [head, *before, FileRange(file, 0, 11), *after]
-        client.send(b"many", b"more")
-        assert await client.receive() == plain
-        assert await client.receive() == plain
-        assert session.unsent_bytes == 0
-
-    run(story)
-
-
 def test_an_answer_from_more_files_than_may_be_open_is_sent_whole(
     run: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ response.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from goqueue.config import GroupSettings
 from goqueue.groups.calls import JOIN_EPOCH, ConsumerHeartbeat, Heartbeat, Join, Leave, Sync
@@ -17,7 +17,7 @@ from goqueue.groups.consumer.membership import check_consumer_heartbeat
 from goqueue.groups.consumer.migration import upgrade
 from goqueue.groups.effects import Effect, Progress, Reply, Token
 from goqueue.groups.group import Group, GroupTimes
-from goqueue.groups.limits import FAILED_WRITE_REST_MS, GROUPS_LISTED_PER_SLICE
+from goqueue.groups.limits import FAILED_WRITE_REST_MS
 from goqueue.groups.metrics import Rebalance, RebalanceLog
 from goqueue.groups.offset_commits import OffsetCommits
 from goqueue.groups.records import OffsetKey, decode_key, decode_offset
@@ -83,9 +83,8 @@ class Coordinator:
         self._registry.is_loaded = False
         replies = self._journal.abandon()
         for group in self._registry:
-            group.drop_membership(error)
-            replies += group.take_replies()
-        self._journal.touched.clear()
+            group.membership.close(error)
+            replies += group.replies
         self._registry.clear()
         self.offsets.stop()
         return [Reply(reply.token, error) for reply in replies]
@@ -130,13 +129,11 @@ class Coordinator:
 
         The group pauses for a while, because the log may refuse the next write as well.
         """
-        group.close(error)
+        group.membership.close(error)
         group.is_reloading = True
         pause = Timer(lambda now_ms: self._resume(group, now_ms))
         self._timers.arm(pause, now_ms + FAILED_WRITE_REST_MS)
-        group.take_staged()
-        replies = group.take_replies()
-        return [Reply(reply.token, error) for reply in replies]
+        return [Reply(reply.token, error) for reply in group.drop_staged()]
 
     def _resume(self, group: Group, now_ms: int) -> None:
         group.is_reloading = False
@@ -167,13 +164,14 @@ class Coordinator:
         self._registry.are_topics_known = True
         if is_changed and self._registry.is_loaded:
             for group in self._registry:
-                membership = group.members
-                if isinstance(membership, ConsumerMembership) and not group.is_reloading:
-                    reconciler = membership.reconciler
-                    reconciler.topics_changed(added=added, removed=removed, now_ms=now_ms)
-            if removed:
-                self.offsets.topics_removed(removed, now_ms)
+                self._adapt(group, added=added, removed=removed, now_ms=now_ms)
         return self._registry.finish(now_ms)
+
+    def _adapt(self, group: Group, *, added: set[str], removed: set[str], now_ms: int) -> None:
+        membership = group.membership
+        if isinstance(membership, ConsumerMembership) and not group.is_reloading:
+            membership.reconciler.topics_changed(added=added, removed=removed, now_ms=now_ms)
+        self.offsets.delete_all(group, removed)
 
     # Members
 
@@ -183,8 +181,8 @@ class Coordinator:
             if call.member_id:
                 raise UnknownMember(call.group_id, call.member_id)
             group = self._registry.open_new(call.group_id)
-        if isinstance(group.members, ConsumerMembership) and group.members.is_idle:
-            self._start_classic(group, group.members)
+        if isinstance(group.membership, ConsumerMembership) and group.membership.is_idle:
+            self._start_classic(group, group.membership)
         return self._registry.serve(group, group.membership.join, call, token, now_ms)
 
     def sync(self, call: Sync, *, token: Token, now_ms: int) -> list[Effect]:
@@ -202,7 +200,6 @@ class Coordinator:
 
     def _start_classic(self, group: Group, empty: ConsumerMembership) -> None:
         """Turn an empty consumer group into a classic one; its generations continue to count."""
-        empty.close(UnknownMember(group.group_id, ""))
         group.membership = ClassicMembership(
             group, generation=empty.reconciler.epoch, emptied_at_ms=empty.emptied_at_ms
         )
@@ -234,22 +231,18 @@ class Coordinator:
         types: Collection[GroupType] = (),
     ) -> list[GroupSummary]:
         """Return every group, or those in one of the states and of one of the types."""
-        return [one for some in self.list_in_slices(states, types) for one in some]
-
-    def list_in_slices(
-        self, states: Collection[GroupState] = (), types: Collection[GroupType] = ()
-    ) -> Iterator[list[GroupSummary]]:
-        """Yield what `list_groups` returns, a few groups at a time; they may change meanwhile."""
         self._registry.check_ready()
-        groups = list(self._registry)
-        for at in range(0, len(groups), GROUPS_LISTED_PER_SLICE):
-            some = groups[at : at + GROUPS_LISTED_PER_SLICE]
-            yield _summaries(some, states, types)
-
-    def group_ids(self) -> Iterator[str]:
-        """Yield the name of every group."""
-        self._registry.check_ready()
-        return (group.group_id for group in self._registry)
+        return [
+            GroupSummary(
+                group_id=group.group_id,
+                type=group.membership.type,
+                state=group.membership.state,
+                protocol_type=group.membership.protocol_type,
+            )
+            for group in self._registry
+            if (not states or group.membership.state in states)
+            and (not types or group.membership.type in types)
+        ]
 
     def groups(self) -> list[Group]:
         """Return every group, for inspection; none while the log is being loaded."""
@@ -260,18 +253,14 @@ class Coordinator:
         return self._registry.peek(group_id) if self._registry.is_loaded else None
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        return self._registry.get(group_id).describe()
-
-    def is_known(self, group_id: str) -> bool:
-        """Return whether a group exists."""
-        return self._registry.find(group_id) is not None
+        return self._registry.get(group_id).membership.describe()
 
     def topics_read(self, group_id: str) -> Collection[str]:
-        return self._registry.get(group_id).members.topics_read()
+        return self._registry.get(group_id).membership.topics_read()
 
     def delete_group(self, group_id: str, *, token: Token, now_ms: int) -> list[Effect]:
         group = self._registry.get(group_id)
-        if group.members.state is not GroupState.EMPTY:
+        if group.membership.state is not GroupState.EMPTY:
             raise GroupNotEmpty(group_id)
         self.offsets.delete_all(group)
         self._registry.delete(group)
@@ -281,27 +270,3 @@ class Coordinator:
     def rebalances(self, group_id: str) -> RebalanceLog:
         """The counters and the history of the group; read-only."""
         return self._registry.get(group_id).rebalances
-
-    def rebalances_begun(self, group_id: str) -> int:
-        """The number of rebalances that a group has begun."""
-        return self._registry.get(group_id).rebalances_begun
-
-
-def _summaries(
-    groups: Iterable[Group], states: Collection[GroupState], types: Collection[GroupType]
-) -> list[GroupSummary]:
-    """Return the groups in one of the states and of one of the types; of any, if none is given."""
-    found = []
-    for group in groups:
-        members = group.members
-        state, kind = members.state, members.type
-        if (not states or state in states) and (not types or kind in types):
-            found.append(
-                GroupSummary(
-                    group_id=group.group_id,
-                    type=kind,
-                    state=state,
-                    protocol_type=members.protocol_type,
-                )
-            )
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -26,7 +26,6 @@ from goqueue.groups.records import (
 from goqueue.groups.results import GroupDescription, GroupState, GroupType
 from goqueue.groups.timers import Timers
 from goqueue.model.errors import GoQueueError
-from goqueue.model.tenants import GroupName, Text
 
 
 @dataclass(slots=True)
@@ -41,8 +40,6 @@ class CoordinatorContext:
     times: Mapping[str, GroupTimes] = field(default_factory=dict)
     # Called with the group of every rebalance that ends.
     rebalanced: Callable[[str, Rebalance], None] = lambda group_id, rebalance: None
-    # Creates the membership of a group that has none.
-    new_membership: Callable[[Group], Membership] | None = None
 
 
 class GroupTimes(NamedTuple):
@@ -52,8 +49,8 @@ class GroupTimes(NamedTuple):
     heartbeat_ms: int | None = None
 
 
-class MembershipView(Protocol):
-    """What can be read of a membership, whether or not there is one."""
+class Membership(Protocol):
+    """What classic and consumer groups have in common: classic members may be in both."""
 
     @property
     def type(self) -> GroupType: ...
@@ -76,10 +73,6 @@ class MembershipView(Protocol):
         """Return the topics that members subscribe to, as far as known, without asking each."""
         ...
 
-
-class Membership(MembershipView, Protocol):
-    """What classic and consumer groups have in common: classic members may be in both."""
-
     def join(self, call: Join, token: Token, now_ms: int) -> None: ...
     def sync(self, call: Sync, token: Token, now_ms: int) -> None: ...
     def heartbeat(self, call: Heartbeat, token: Token, now_ms: int) -> None: ...
@@ -93,122 +86,28 @@ class Membership(MembershipView, Protocol):
         ...
 
 
-class _NoMembership:
-    """A classic group that never had a member."""
-
-    type = GroupType.CLASSIC
-    state = GroupState.EMPTY
-    protocol_type = ""
-    emptied_at_ms = -1
-    is_idle = True
-    member_count = 0
-
-    def is_subscribed(self, topic: str) -> bool:
-        return False
-
-    def topics_read(self) -> Collection[str]:
-        return ()
-
-
-_NO_MEMBERSHIP = _NoMembership()
-
-
 class Group:
-    """One group. What only some groups need is created when it is needed first.
-
-    A node may have a hundred thousand groups that have nothing but committed offsets, and each of
-    their objects costs memory, and time of the garbage collector.
-    """
-
     def __init__(self, group_id: str, context: CoordinatorContext) -> None:
         self.group_id = group_id
+        self.settings = context.settings
+        self.timers = context.timers
         self.context = context
         self.offsets = Offsets()
-        self._pending: PendingOffsets | None = None
-        self._membership: Membership | None = None
-        self._rebalances: RebalanceLog | None = None
+        self.pending = PendingOffsets()
+        self.membership: Membership  # set by the code that opens, loads or migrates the group
+        self.rebalances = RebalanceLog(
+            REBALANCE_HISTORY_MAX, finished=lambda one: context.rebalanced(group_id, one)
+        )
         self.durable: dict[bytes, bytes] = {}  # the membership in the log
         self.is_reloading = False  # a write failed; the group pauses, then reloads from the log
 
         self.staged: dict[bytes, bytes | None] = {}
-        self._staged_offsets: list[OffsetChange] | None = None
-        # The member, if any, that has last committed an offset of a partition, since the group was
-        # loaded.
+        self.staged_offsets: list[OffsetChange] = []
+        # The member that has last committed an offset of a partition, since the group was loaded.
         self.committers: dict[Partition, str] = {}
-        self._replies: list[Reply] | None = None
+        self.replies: list[Reply] = []
         self.write_id = NO_WRITE  # the write in flight
         self.writes_pending: dict[int, Write] = {}  # transactional writes in flight
-
-    @property
-    def settings(self) -> GroupSettings:
-        return self.context.settings
-
-    @property
-    def timers(self) -> Timers:
-        return self.context.timers
-
-    # Members
-
-    @property
-    def members(self) -> MembershipView:
-        """The membership, to look at it without creating one."""
-        return _NO_MEMBERSHIP if self._membership is None else self._membership
-
-    @property
-    def membership(self) -> Membership:
-        """The membership, to call it; of a classic group without members if there was none."""
-        if self._membership is None:
-            assert self.context.new_membership is not None
-            self._membership = self.context.new_membership(self)
-        return self._membership
-
-    @membership.setter
-    def membership(self, membership: Membership) -> None:
-        self._membership = membership
-
-    def close(self, error: GoQueueError) -> None:
-        """Stop all timers and complete all waiting calls with `error`."""
-        if self._membership is not None:
-            self._membership.close(error)
-
-    def drop_membership(self, error: GoQueueError) -> None:
-        """Close the membership and let go of it: they refer to each other."""
-        self.close(error)
-        self._membership = None
-
-    def check_commit(
-        self, call: CommitOffsets, now_ms: int, *, is_transactional: bool = False
-    ) -> None:
-        """Refuse commits from callers that are not current members."""
-        if self._membership is not None or call.generation >= 0:
-            self.membership.check_commit(call, now_ms, is_transactional=is_transactional)
-
-    def describe(self) -> GroupDescription:
-        if self._membership is not None:
-            return self._membership.describe()
-        return GroupDescription(
-            group_id=GroupName(self.group_id),
-            type=self.members.type,
-            state=self.members.state,
-            protocol_type=Text(""),
-            protocol_name=Text(""),
-            epoch=0,
-            assignment_epoch=0,
-        )
-
-    @property
-    def rebalances(self) -> RebalanceLog:
-        """The counters and the history of its rebalances."""
-        if self._rebalances is None:
-            group_id, context = self.group_id, self.context
-            self._rebalances = RebalanceLog(
-                REBALANCE_HISTORY_MAX, finished=lambda one: context.rebalanced(group_id, one)
-            )
-        return self._rebalances
-
-    @property
-    def rebalances_begun(self) -> int:
-        return 0 if self._rebalances is None else self._rebalances.begun
 
     @property
     def consumer_session_ms(self) -> int:
@@ -228,26 +127,24 @@ class Group:
 
     @property
     def is_forgettable(self) -> bool:
-        is_writing = self.write_id != NO_WRITE or self.has_staged
+        is_writing = self.write_id != NO_WRITE or self.staged or self.staged_offsets
         is_busy = is_writing or self.is_reloading
         has_offsets = self.offsets or self.has_pending
-        return not (is_busy or self.durable or has_offsets) and self.members.is_idle
+        return not (is_busy or self.durable or has_offsets) and self.membership.is_idle
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._pending or self.writes_pending)
+        return bool(self.pending or self.writes_pending)
 
     def unstable(self) -> set[Partition]:
         """The partitions with offsets pending in an open transaction."""
-        unstable = set() if self._pending is None else self._pending.partitions()
+        unstable = self.pending.partitions()
         for write in self.writes_pending.values():
             unstable.update((topic, partition) for topic, partition, _ in write.offsets)
         return unstable
 
     def reply(self, token: Token, result: object) -> None:
-        if self._replies is None:
-            self._replies = []
-        self._replies.append(Reply(token, result))
+        self.replies.append(Reply(token, result))
         self.context.journal.touch(self)
 
     def stage_group(self, record: GroupRecord | None) -> None:
@@ -261,29 +158,14 @@ class Group:
         self.context.journal.touch(self)
 
     def stage_offset(self, change: OffsetChange) -> None:
-        if self._staged_offsets is None:
-            self._staged_offsets = []
-        self._staged_offsets.append(change)
+        self.staged_offsets.append(change)
         self.context.journal.touch(self)
 
-    @property
-    def staged_offsets(self) -> Sequence[OffsetChange]:
-        return self._staged_offsets or ()
-
-    @property
-    def has_staged(self) -> bool:
-        return bool(self.staged or self._staged_offsets)
-
-    def take_staged(self) -> tuple[dict[bytes, bytes | None], list[OffsetChange]]:
-        """Remove and return what is to be written."""
-        staged, offsets = self.staged, self._staged_offsets
-        self.staged, self._staged_offsets = {}, None
-        return staged, offsets or []
-
-    def take_replies(self) -> list[Reply]:
-        """Remove and return the replies of the calls since the last time."""
-        replies, self._replies = self._replies, None
-        return replies or []
+    def drop_staged(self) -> list[Reply]:
+        """Discard what was to be written; return the replies that waited for it."""
+        replies, self.replies = self.replies, []
+        self.staged, self.staged_offsets = {}, []
+        return replies
 
     def apply(
         self, membership: dict[bytes, bytes | None], offsets: list[OffsetChange]
@@ -297,8 +179,8 @@ class Group:
                 self.durable[key] = value
         for change in offsets:
             self.offsets.apply(change)
-            if self._pending:
-                self._pending.supersede(change[0], change[1])
+            if self.pending:
+                self.pending.supersede(change[0], change[1])
         return moved
 
     def _progress(self, offsets: list[OffsetChange]) -> list[Progress]:
@@ -318,14 +200,12 @@ class Group:
 
     def apply_pending(self, producer_id: int, offsets: list[OffsetChange]) -> None:
         """Apply transactional offsets that are now in the log."""
-        if self._pending is None:
-            self._pending = PendingOffsets()
         for change in offsets:
-            self._pending.put(producer_id, change)
+            self.pending.put(producer_id, change)
 
     def end_pending(self, producer_id: int, *, is_commit: bool) -> list[Progress]:
         """Apply the end of a transaction that is now in the log; return which offsets it raises."""
-        changes = [] if self._pending is None else self._pending.take(producer_id)
+        changes = self.pending.take(producer_id)
         if not is_commit:
             return []
         moved = self._progress(changes)

@@ -54,11 +54,6 @@ class Journal:
         self._writes: dict[int, Write] = {}
         self.touched: dict[Group, None] = {}
 
-    @property
-    def in_flight(self) -> int:
-        """The number of writes that are not durable yet."""
-        return len(self._writes)
-
     def touch(self, group: Group) -> None:
         """Mark the group as having changes or replies to flush."""
         self.touched[group] = None
@@ -66,11 +61,11 @@ class Journal:
     def flush(self, group: Group, effects: list[Effect]) -> None:
         """Turn the group's changes and replies since its last flush into effects."""
         write = self.open_write(group)
-        if group.has_staged:
+        if group.staged or group.staged_offsets:
             if write is None:
                 effects.append(self._write(group))
             return
-        replies = group.take_replies()
+        replies, group.replies = group.replies, []
         if write is not None and write.membership:
             write.replies.extend(replies)
         else:
@@ -78,9 +73,10 @@ class Journal:
 
     def _write(self, group: Group) -> Persist:
         self._last_id += 1
-        write = Write(group, *group.take_staged(), group.take_replies())
+        write = Write(group, group.staged, group.staged_offsets, group.replies)
         self._writes[self._last_id] = write
         group.write_id = self._last_id
+        group.staged, group.staged_offsets, group.replies = {}, [], []
         return Persist(self._last_id, group.group_id, write.records())
 
     def write_pending(

@@ -6,11 +6,6 @@ from __future__ import annotations
 NEW_MEMBER_JOIN_MS_MAX = 300_000
 FAILED_WRITE_REST_MS = 1_000  # before a group whose write failed continues
 RETENTION_CHECK_MS = 600_000
-# What concerns all groups of a coordinator is done for so many at a time, with a pause in between.
-# A node may have a few dozen coordinators, and each of the groups a record to write.
-GROUPS_PER_SLICE = 100
-SLICE_MS = 1
-GROUPS_LISTED_PER_SLICE = 2_000
 # How soon members that the broker assigns receive a new assignment: few members may poll often.
 HEARTBEAT_MS_MIN = 500
 HEARTBEAT_MS_PER_MEMBER = 10  # of one coordinator; it gets at most a hundred heartbeats a second

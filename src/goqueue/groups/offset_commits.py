@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from goqueue.groups.assignment import NO_PARTITIONS, Partition, Partitions, flatten
 from goqueue.groups.calls import CommitOffsets
@@ -15,7 +14,6 @@ from goqueue.groups.limits import RETENTION_CHECK_MS
 from goqueue.groups.offsets import OffsetChange
 from goqueue.groups.registry import GroupRegistry
 from goqueue.groups.results import CommittedOffset, GroupState, OffsetErrors
-from goqueue.groups.sweep import Sweep
 from goqueue.groups.timers import Timer
 from goqueue.model.errors import (
     GoQueueError,
@@ -28,13 +26,6 @@ from goqueue.model.errors import (
 from goqueue.model.names import ProducerIdentity
 
 
-class _Sweeps(NamedTuple):
-    """Work on all groups; it refers to the coordinator, and so ends with it."""
-
-    expiry: Sweep
-    deletion: Sweep
-
-
 class OffsetCommits:
     def __init__(self, registry: GroupRegistry) -> None:
         self._registry = registry
@@ -42,9 +33,7 @@ class OffsetCommits:
         self._journal = registry.context.journal
         self._timers = registry.context.timers
         self._pending: dict[int, set[str]] = {}  # groups with pending offsets, by producer id
-        self._retention_timer: Timer | None = None
-        self._sweeps: _Sweeps | None = None
-        self._removed: set[str] = set()  # topics whose offsets are being deleted
+        self._retention_timer = Timer(self._expire)
 
     def commit(
         self,
@@ -65,7 +54,7 @@ class OffsetCommits:
                 raise IllegalGeneration(f"Group {call.group_id!r} has no generation yet; join it.")
             group = self._registry.open_new(call.group_id)
         is_transactional = identity is not None
-        group.check_commit(call, now_ms, is_transactional=is_transactional)
+        group.membership.check_commit(call, now_ms, is_transactional=is_transactional)
         changes, errors = self._changes(call, topic_ids, now_ms)
         if identity is not None and changes:
             reply = Reply(token, OffsetErrors(errors))
@@ -74,10 +63,7 @@ class OffsetCommits:
             return [write, *self._registry.finish(now_ms)]
         for change in changes:
             group.stage_offset(change)
-            if call.member_id:
-                group.committers[change[0], change[1]] = call.member_id
-            else:
-                group.committers.pop((change[0], change[1]), None)
+            group.committers[change[0], change[1]] = call.member_id
         group.reply(token, OffsetErrors(errors))
         return self._registry.finish(now_ms)
 
@@ -99,8 +85,8 @@ class OffsetCommits:
         group = self._registry.peek(group_id)
         if group is None:
             return {}
-        if member_id and member_epoch >= 0 and isinstance(group.members, ConsumerMembership):
-            group.members.check_member_epoch(member_id, member_epoch)
+        if member_id and member_epoch >= 0 and isinstance(group.membership, ConsumerMembership):
+            group.membership.check_member_epoch(member_id, member_epoch)
         if require_stable and (unstable := self.unstable(group_id, partitions)):
             topic, number = min(unstable)
             raise UnstableOffsetCommit(
@@ -132,7 +118,7 @@ class OffsetCommits:
     ) -> list[Effect]:
         """Delete the offsets of topics that no member subscribes to."""
         group = self._registry.get(group_id)
-        membership = group.members
+        membership = group.membership
         if not membership.is_idle and membership.protocol_type != "consumer":
             raise GroupNotEmpty(group_id)
         errors: dict[Partition, GoQueueError] = {}
@@ -161,27 +147,6 @@ class OffsetCommits:
             if topics is None or topic in topics:
                 group.stage_offset((topic, partition, None))
 
-    def topics_removed(self, topics: Collection[str], now_ms: int) -> None:
-        """Delete all offsets of these topics, a few groups at a time."""
-        assert self._sweeps is not None
-        if not self._sweeps.deletion.is_running:
-            self._removed.clear()
-        self._removed.update(topics)
-        found = [group for group in self._registry if self._may_have(group, topics)]
-        if found:
-            self._sweeps.deletion.start(found, now_ms)
-
-    def _may_have(self, group: Group, topics: Collection[str]) -> bool:
-        """Whether a group may have an offset of one of these topics, now or soon."""
-        is_writing = group.write_id != NO_WRITE or group.has_pending or group.has_staged
-        return is_writing or group.offsets.has_any(topics)
-
-    def _delete_removed(self, group: Group, now_ms: int) -> None:
-        if self._registry.has(group):
-            # A topic may exist again: offsets of the one before are told apart by its id.
-            topics = self._registry.context.topics
-            self.delete_all(group, [one for one in self._removed if one not in topics])
-
     # Transactions
 
     def apply_pending(self, group: Group, producer_id: int, offsets: list[OffsetChange]) -> None:
@@ -203,33 +168,20 @@ class OffsetCommits:
 
     def start(self, now_ms: int) -> None:
         """Begin to expire offsets."""
-        self._sweeps = _Sweeps(
-            Sweep(self._registry.context, self._expire_of),
-            Sweep(self._registry.context, self._delete_removed),
-        )
-        self._retention_timer = Timer(self._expire)
         self._timers.arm(self._retention_timer, now_ms + RETENTION_CHECK_MS)
 
     def stop(self) -> None:
         self._pending.clear()
-        self._removed.clear()
-        for sweep in self._sweeps or ():
-            sweep.stop()
-        self._sweeps = None
-        if self._retention_timer is not None:
-            self._retention_timer.end()
-            self._retention_timer = None
+        self._retention_timer.cancel()
 
     def _expire(self, now_ms: int) -> None:
-        assert self._retention_timer is not None
-        assert self._sweeps is not None
         self._timers.arm(self._retention_timer, now_ms + RETENTION_CHECK_MS)
-        self._sweeps.expiry.start(self._registry, now_ms)
+        for group in self._registry:
+            if not group.is_reloading:
+                self._expire_of(group, now_ms)
 
     def _expire_of(self, group: Group, now_ms: int) -> None:
-        if group.is_reloading or not self._registry.has(group):
-            return
-        membership = group.members
+        membership = group.membership
         is_empty = membership.state is GroupState.EMPTY
         expired = group.offsets.expired(
             now_ms,

@@ -50,10 +50,6 @@ class Offsets:
             selected[topic] = {each: known[each] for each in partitions if each in known}
         return selected
 
-    def has_any(self, topics: Collection[str]) -> bool:
-        """Whether there is an offset of one of these topics."""
-        return not self._topics.keys().isdisjoint(topics)
-
     def of_topic(self, topic: str) -> Mapping[int, CommittedOffset]:
         return self._topics.get(topic, {})
 

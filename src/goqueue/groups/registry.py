@@ -30,7 +30,7 @@ class GroupRegistry:
 
     def __init__(self, settings: GroupSettings, times: Mapping[str, GroupTimes]) -> None:
         self.settings = settings
-        self.context = CoordinatorContext(settings, times=times, new_membership=ClassicMembership)
+        self.context = CoordinatorContext(settings, times=times)
         self.is_loaded = False
         self.are_topics_known = False
         self._journal = self.context.journal
@@ -69,10 +69,6 @@ class GroupRegistry:
         """The group, also while it is being reloaded: its committed offsets are valid then."""
         return self._groups.get(group_id)
 
-    def has(self, group: Group) -> bool:
-        """Whether this group was not deleted."""
-        return self._groups.get(group.group_id) is group
-
     def check_ready(self) -> None:
         """Refuse every call while the log is being loaded."""
         if not (self.is_loaded and self.are_topics_known):
@@ -92,6 +88,7 @@ class GroupRegistry:
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = Group(group_id, self.context)
+            group.membership = ClassicMembership(group)
         return group
 
     def reload(self, group: Group, now_ms: int) -> None:
@@ -101,12 +98,11 @@ class GroupRegistry:
             consumer = ConsumerMembership(group)
             group.membership = consumer
             consumer.reconciler.restore(record, members, now_ms)
-        elif record is not None:
+        else:
             classic = ClassicMembership(group)
             group.membership = classic
-            classic.rebalance.restore(record, members, now_ms)
-        else:
-            group.drop_membership(_deleted())
+            if record is not None:
+                classic.rebalance.restore(record, members, now_ms)
         self._journal.touch(group)
 
     def delete(self, group: Group) -> None:
@@ -116,7 +112,8 @@ class GroupRegistry:
         if (write := self._journal.open_write(group)) is not None:
             group.staged.update(dict.fromkeys(write.membership))
         group.staged = dict.fromkeys(group.staged)
-        group.drop_membership(_deleted())
+        group.membership.close(CoordinatorLoading("The group was deleted; join again."))
+        group.membership = ClassicMembership(group)
         self._journal.touch(group)
 
     def clear(self) -> None:
@@ -146,7 +143,7 @@ class GroupRegistry:
         """The effects of all touched groups."""
         effects: list[Effect] = []
         for group in self._journal.touched:
-            membership = group.members
+            membership = group.membership
             if isinstance(membership, ConsumerMembership) and membership.reconciler.is_all_classic:
                 downgrade(group, membership, now_ms)
             self._journal.flush(group, effects)
@@ -157,8 +154,3 @@ class GroupRegistry:
     def _forget_if_unused(self, group: Group) -> None:
         if not group.durable and group.is_forgettable:
             self._groups.pop(group.group_id, None)
-            group.drop_membership(_deleted())
-
-
-def _deleted() -> CoordinatorLoading:
-    return CoordinatorLoading("The group was deleted; join again.")

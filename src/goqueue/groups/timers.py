@@ -30,15 +30,6 @@ class Timer:
     def cancel(self) -> None:
         self.deadline_ms = NEVER
 
-    def end(self) -> None:
-        """Cancel it for good, and let go of what the action refers to: usually its owner."""
-        self.deadline_ms = NEVER
-        self.fire = _nothing
-
-
-def _nothing(now_ms: int) -> None:
-    """Do nothing, in place of an action."""
-
 
 class Timers:
     def __init__(self) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise
 from goqueue.model.errors import RequestTimedOut
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -19,34 +18,6 @@ def turn(clock: Clock) -> Promise[None]:
     next_turn: Promise[None] = Promise()
     clock.call_soon(lambda: next_turn.resolve(None))
     return next_turn
-
-
-class Slices:
-    """Divides work into turns of the event loop, each with so many pieces of it."""
-
-    def __init__(self, clock: Clock, *, per_turn: int) -> None:
-        self._clock = clock
-        self._per_turn = per_turn
-        self._done = 0
-
-    async def did(self, count: int = 1) -> None:
-        """Note that so much was done; wait for the next turn if that is enough for this one."""
-        self._done += count
-        if self._done >= self._per_turn:
-            self._done = 0
-            await turn(self._clock)
-
-
-async def in_slices(
-    clock: Clock, items: Sequence[T], work: Callable[[Sequence[T]], Iterable[R]], *, per_turn: int
-) -> list[R]:
-    """Return what `work` makes of items; it gets a slice of them in each turn of the event loop."""
-    made: list[R] = []
-    for at in range(0, len(items), per_turn):
-        if at:
-            await turn(clock)
-        made += work(items[at : at + per_turn])
-    return made
 
 
 class Turns:

@@ -104,26 +104,23 @@ async def _serve(settings: Settings, ready_file: Path | None, *, open_files_max:
         write_piece_bytes=settings.storage.write_chunk_bytes,
     )
     clock = LoopClock(loop)
-    keeper = MemoryKeeper(loop)
-    keeper.start()
     try:
         with explained(Path(settings.node.data_dir)):
             node = _Node(loop, settings, disk, clock)
             node.when_unable(unable)
             node.open()
-            keeper.opened()
     except Exception:
         # Wait for running work: a thread that outlives the event loop would log errors.
         clock.close()
         raise
     if not await _either(node.ready, stopping):
-        keeper.stop()
         await node.close()
         clock.close()
         _raise_first(failures)
         return
     node.become_ready()
-    keeper.opened()
+    keeper = MemoryKeeper(loop)
+    keeper.start()
     _announce(settings, node, ready_file, time.perf_counter() - started)
     await stopping.wait()
     _log.info("stopping")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from goqueue.loop.promise import Promise, start
-from goqueue.loop.turns import Slices, Turns, in_slices
+from goqueue.loop.turns import Turns
 from goqueue.model.errors import InvalidRequest, RequestTimedOut
 
 
@@ -82,40 +82,3 @@ def test_a_long_line_is_no_deep_stack() -> None:
         gate.settle(None, InvalidRequest("no")) if not gate.is_done else None
     line.soon.run()
     assert all(one.is_done for one in outcomes)
-
-
-def test_work_is_divided_into_turns() -> None:
-    soon = Soon()
-    done: list[int] = []
-
-    async def work() -> None:
-        slices = Slices(soon, per_turn=3)  # type: ignore[arg-type]
-        for number in range(7):
-            done.append(number)
-            await slices.did()
-
-    start(work(), lambda _, error: None)
-    for expected in (3, 6, 7):
-        assert len(done) == expected
-        for action in soon.waiting[:]:
-            soon.waiting.remove(action)
-            action()
-
-
-def test_items_are_worked_on_in_slices_and_kept_in_order() -> None:
-    soon = Soon()
-    sizes: list[int] = []
-    found: list[list[int]] = []
-
-    def doubled(some: Sequence[int]) -> list[int]:
-        sizes.append(len(some))
-        return [2 * one for one in some]
-
-    async def work() -> list[int]:
-        return await in_slices(soon, range(5), doubled, per_turn=2)  # type: ignore[arg-type]
-
-    start(work(), lambda items, error: found.append(items or []))
-    assert sizes == [2], "the rest is for later turns"
-    soon.run()
-    assert sizes == [2, 2, 1]
-    assert found == [[0, 2, 4, 6, 8]]

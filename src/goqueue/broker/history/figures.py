@@ -205,7 +205,7 @@ class Figures:
         for number, group in enumerate(groups):
             if number % PER_SLICE == PER_SLICE - 1:
                 await turn(self.parts.clock)
-            sums.members(group.group_id, group.members.member_count)
+            sums.members(group.group_id, group.membership.member_count)
         return await sums.all(self.parts.clock)
 
     async def _of_queues(self, queues: Collection[HostedQueue]) -> _All:

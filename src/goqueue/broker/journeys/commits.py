@@ -7,7 +7,7 @@ messages of an event that the journal has.
 
 from __future__ import annotations
 
-from goqueue.broker.journeys.deriving import Derived, LogTime, Names, Steps, batches, in_steps
+from goqueue.broker.journeys.deriving import Derived, Names, Steps, batches, in_steps
 from goqueue.broker.journeys.listening import Listener
 from goqueue.config import GroupSettings
 from goqueue.groups.coordinator import Coordinator
@@ -31,8 +31,8 @@ class _Commits:
     def __init__(self, first: int, node: int, names: Names) -> None:
         self._first = first
         self._names = names
-        self._log_time = LogTime()
-        self._listener = Listener(node, self._log_time, is_recovered=True)
+        self._time_ms = 0
+        self._listener = Listener(node, lambda: self._time_ms, is_recovered=True)
         self._coordinator = Coordinator(GroupSettings())
         self._found: list[Derived] = []
 
@@ -41,7 +41,7 @@ class _Commits:
         return found
 
     def apply(self, header: BatchHeader, batch: bytes) -> None:
-        self._log_time.ms = max(0, header.max_timestamp)
+        self._time_ms = max(0, header.max_timestamp)
         producer_id = header.producer_id
         if header.is_control:
             is_commit = decode_marker(batch).is_commit

@@ -133,20 +133,6 @@ def derive_removal(
     yield until, [Derived(first, partition.name, event)]
 
 
-class LogTime:
-    """The time of the record that is being read.
-
-    What reads a log may hold the state of thousands of groups. It hands this to its listener, and
-    not itself: a cycle would keep all of it until the garbage collector looks.
-    """
-
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def __call__(self) -> int:
-        return self.ms
-
-
 class Names(NamedTuple):
     """Names by ids; empty for what no longer exists."""
 
@@ -264,8 +250,8 @@ class _Deliveries:
         self._names = names
         self._until = until
         self._start = partition.log.start_offset
-        self._log_time = LogTime()
-        self._listener = Listener(node, self._log_time, is_recovered=True)
+        self._time_ms = 0
+        self._listener = Listener(node, lambda: self._time_ms, is_recovered=True)
         self._observation = Observation(self._listener, int, names.of_topic)
         self._ledgers: dict[LedgerKey, _Ledger] = {}
         # What open transactions have acknowledged, by producer.
@@ -278,7 +264,7 @@ class _Deliveries:
         return found
 
     def apply(self, header: BatchHeader, batch: bytes) -> None:
-        self._log_time.ms = max(self._log_time.ms, header.max_timestamp)
+        self._time_ms = max(self._time_ms, header.max_timestamp)
         is_live = header.base_offset >= self._until
         if header.is_control:
             if not is_live:
@@ -337,7 +323,7 @@ class _Deliveries:
         if name is not None and (group or key.group == LEDGER_GROUP):
             details = self._gap._replace(group=group)
             for first, end in ranges:
-                event = Event(details, first, end, self._log_time.ms, self._log_time.ms)
+                event = Event(details, first, end, self._time_ms, self._time_ms)
                 self._found.append(Derived(self._start - 1, name, event))
 
     def _note_redrive(self, key: LedgerKey, done: Done, record: Record) -> None:
@@ -367,8 +353,8 @@ class _Schedules:
 
     def __init__(self, log: TopicPartition, node: int) -> None:
         self._log = log
-        self._log_time = LogTime()
-        self._listener = Listener(node, self._log_time, is_recovered=True)
+        self._time_ms = 0
+        self._listener = Listener(node, lambda: self._time_ms, is_recovered=True)
         self._open: dict[int, list[tuple[int, ScheduledMessage]]] = {}  # by producer
         self._found: list[Derived] = []
 
@@ -378,7 +364,7 @@ class _Schedules:
 
     def apply(self, header: BatchHeader, batch: bytes) -> None:
         if header.is_control:
-            self._log_time.ms = header.max_timestamp
+            self._time_ms = header.max_timestamp
             messages = self._open.pop(header.producer_id, [])
             if decode_marker(batch).is_commit:
                 for number, message in messages:
@@ -386,7 +372,7 @@ class _Schedules:
             self._collect(header.base_offset)
             return
         for record in decode_batch(batch):
-            self._log_time.ms = record.timestamp_ms
+            self._time_ms = record.timestamp_ms
             try:
                 self._apply(header, record)
             except CorruptBatch:

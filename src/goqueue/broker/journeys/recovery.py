@@ -38,7 +38,6 @@ from goqueue.model.names import DELIVERY_TOPIC, OFFSETS_TOPIC, TopicPartition
 from goqueue.tracing.events import Details, Event, Kind, Place, Span
 
 RETRY_MS = 500
-UNREADABLE_RETRY_MS_MAX = 60_000  # the pause doubles while a log cannot be read
 SOURCES_PER_CALL_MAX = 1_000
 WAITING_BYTES_MAX = 1 << 20  # in the outlets, before deriving pauses
 PAUSE_MS = 20
@@ -74,8 +73,6 @@ class Recovery:
         self._ready = ready
         self._wanted: dict[LiveSource, None] = {}
         self._since: dict[LiveSource, int] = {}  # when each was wanted first, until it is complete
-        self._failures: dict[LiveSource, int] = {}  # attempts in a row to read its log
-        self._resting: dict[LiveSource, None] = {}  # until the next such attempt
         self._is_running = False
         self.recovered = 0  # events that were derived and sent
 
@@ -92,10 +89,8 @@ class Recovery:
         """Derive what the journal misses of a source that is held."""
         if not source.is_held:
             return  # It was completed since somebody began to wait for another try.
-        self._since.setdefault(source, self._clock.now_ms())
-        if source in self._resting:
-            return
         self._wanted[source] = None
+        self._since.setdefault(source, self._clock.now_ms())
         if not self._is_running:
             self._is_running = True
             self._clock.call_soon(lambda: start(self._run(), _raise))
@@ -116,7 +111,6 @@ class Recovery:
                 if known is None or not await self._fill(source, known):
                     self._want_later([source])
         self._since = {one: ms for one, ms in self._since.items() if not one.is_closed}
-        self._failures = {one: n for one, n in self._failures.items() if not one.is_closed}
         self._is_running = False
 
     def _want_later(self, sources: Iterable[LiveSource]) -> None:
@@ -125,29 +119,9 @@ class Recovery:
                 if not source.is_closed:
                     self.want(source)
 
-        left = [one for one in sources if one not in self._resting]
+        left = list(sources)
         if left:
             self._clock.call_later(RETRY_MS, want)
-
-    def _note_failure(self, source: LiveSource, error: Exception) -> None:
-        """Try again to read a log, ever more rarely: each time it is read up to the damage."""
-
-        def want() -> None:
-            self._resting.pop(source, None)
-            if not source.is_closed:
-                self.want(source)
-
-        failures = self._failures[source] = self._failures.get(source, 0) + 1
-        doublings = min(failures - 1, UNREADABLE_RETRY_MS_MAX.bit_length())
-        pause_ms = min(RETRY_MS << doublings, UNREADABLE_RETRY_MS_MAX)
-        _log.error(
-            "journeys of %s cannot be derived, next attempt in %.1f s: %s",
-            source.name,
-            pause_ms / 1000,
-            error,
-        )
-        self._resting[source] = None
-        self._clock.call_later(pause_ms, want)
 
     # Questions
 
@@ -204,7 +178,7 @@ class Recovery:
                     if source.is_closed or source.hold_count != hold:
                         return source.is_closed
             except (OSError, GoQueueError) as error:
-                self._note_failure(source, error)
+                _log.error("journeys of %s cannot be derived yet: %s", source.name, error)
                 return False
         for number, position in positions.items():
             # The journal has to know that there was nothing else.
@@ -214,7 +188,6 @@ class Recovery:
             return source.is_closed  # It fell behind because too much waits.
         source.is_held = False
         self._since.pop(source, None)
-        self._failures.pop(source, None)
         self._ready(source)
         return True
 

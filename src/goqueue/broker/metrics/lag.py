@@ -299,7 +299,7 @@ class GroupLag:
         rows: dict[_OfGroup, int] = {}
         seen = 0  # groups, and topics that they read, since the last turn
         for group in groups:
-            read = set(group.members.topics_read())
+            read = set(group.membership.topics_read())
             seen += 1 + len(read)
             if seen >= PLACES_PER_SLICE:
                 seen = 0
@@ -381,7 +381,7 @@ class GroupLag:
         """Add the lag of each group, as of the last refresh, and its members."""
         if samples.wants(c.GROUP_MEMBERS):
             for group in _each(self._groups):
-                samples.set(c.GROUP_MEMBERS, group.members.member_count, group.group_id)
+                samples.set(c.GROUP_MEMBERS, group.membership.member_count, group.group_id)
                 yield
         is_detailed = samples.wants(c.GROUP_PARTITION_LAG_MESSAGES)
         if is_detailed or samples.wants(c.GROUP_LAG_MESSAGES):

@@ -72,14 +72,6 @@ class QueueGroups:
     def describe(self, name: str) -> QueueGroup:
         return _describe(self.owned(name))
 
-    def names(self) -> list[str]:
-        """Return the names of all groups."""
-        return list(self._hosts.groups)
-
-    def describe_known(self, name: str) -> QueueGroup:
-        """Describe a group as this node has it; with topics only if this node owns it."""
-        return _describe(self.get(name))
-
     def known(self) -> list[HostedGroup]:
         """Return all groups as this node has them."""
         return list(self._hosts.groups.values())

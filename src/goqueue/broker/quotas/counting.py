@@ -66,7 +66,7 @@ class Counting:
         )
 
     def _all_groups(self, tenant: str) -> int:
-        streams = sum(tenant_of(one) == tenant for one in self._groups.ids())
+        streams = sum(tenant_of(one.group_id) == tenant for one in self._groups.all())
         if not self._is_controller():
             return streams
         known = self._topics.facts.queue_groups()

@@ -3,10 +3,6 @@
 An owner reads its whole partition when it starts. If this replica has a gap, the gap may contain
 something acknowledged: that a message is done, or that a producer was fenced. So no owner starts
 here while another node with all records can lead, or may still return.
-
-When a node takes over several large partitions at once, their owners start in several turns of the
-event loop, so that the node answers the others of its cluster in between. Until then calls wait, or
-are told to find the owner again.
 """
 
 from __future__ import annotations
@@ -23,7 +19,6 @@ from goqueue.model.errors import UnsupportedVersion
 from goqueue.model.names import TopicPartition
 from goqueue.partition import Partition
 
-READ_PER_TURN_MAX = 256 << 10  # bytes of logs; the start of the owner that exceeds it is the last
 RETRY_MS = 500  # before checking again whether this is the only node left
 
 _log = logging.getLogger(__name__)
@@ -56,9 +51,6 @@ class Leadership:
         self._owners: dict[str, list[_Owner]] = {}  # by internal topic, in the order of their start
         # Partitions led here without an owner: a later release has written records in them.
         self._unreadable: dict[TopicPartition, None] = {}
-        # Partitions led here, since an epoch, whose owners start in a later turn.
-        self._put_off: dict[TopicPartition, tuple[Topic, Partition, int]] = {}
-        self._read_in_turn = 0  # bytes
 
     def register(
         self, topic: str, *, lead: OfPartition = _nothing, resign: OfPartition = _nothing
@@ -92,34 +84,6 @@ class Leadership:
     def _role_changed(self, topic: Topic, partition: Partition, leads: bool) -> None:
         if topic.name not in self._owners:
             return
-        self._put_off.pop(partition.name, None)
-        if leads and self._must_wait(topic, partition):
-            return
-        self._change_role(topic, partition, leads=leads)
-
-    def _must_wait(self, topic: Topic, partition: Partition) -> bool:
-        """Put off the start of an owner, if others have read enough in this turn."""
-        if self._read_in_turn >= READ_PER_TURN_MAX:
-            self._put_off[partition.name] = topic, partition, partition.leader_epoch
-            return True
-        if not self._read_in_turn and partition.log.size:
-            self._clock.call_soon(self._start_put_off)
-        self._read_in_turn += partition.log.size
-        return False
-
-    def _start_put_off(self) -> None:
-        """Start the next owners, unless their partitions are led by other nodes by now."""
-        self._read_in_turn = 0
-        while self._put_off and self._read_in_turn < READ_PER_TURN_MAX:
-            topic, partition, epoch = self._put_off.pop(next(iter(self._put_off)))
-            if self._is_led(topic, partition, epoch):
-                self._read_in_turn += partition.log.size
-                self._change_role(topic, partition, leads=True)
-                self._topics.internal.look()
-        if self._read_in_turn:
-            self._clock.call_soon(self._start_put_off)
-
-    def _change_role(self, topic: Topic, partition: Partition, *, leads: bool) -> None:
         self._unreadable.pop(partition.name, None)
         try:
             self._notify(topic, partition, leads=leads)

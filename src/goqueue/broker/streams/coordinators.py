@@ -7,7 +7,7 @@ the records they emit, resolves the promises of waiting callers, and runs their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from goqueue.broker.replication.leaders import Leaders
@@ -45,7 +45,6 @@ from goqueue.groups import (
 )
 from goqueue.loop.clock import Clock
 from goqueue.loop.promise import Promise, start
-from goqueue.loop.turns import Slices
 from goqueue.model.batch import BatchHeader, Record, decode_batch, decode_marker, encode_batch
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -60,7 +59,6 @@ from goqueue.model.observer import Observer, interested
 from goqueue.model.tenants import TopicName
 from goqueue.partition import Partition
 
-GROUPS_PER_TURN = 2_000  # that are listed
 TOPICS_PER_MS = 100  # of delay before coordinators are notified of topic changes
 
 
@@ -384,23 +382,6 @@ class Groups:
             summary for shard in self.shards for summary in shard.machine.list_groups(states, types)
         ]
 
-    async def all_in_slices(
-        self, states: Collection[GroupState] = (), types: Collection[GroupType] = ()
-    ) -> list[GroupSummary]:
-        """Return what `all` does, in several turns of the event loop if there are many groups."""
-        found: list[GroupSummary] = []
-        slices = Slices(self._clock, per_turn=GROUPS_PER_TURN)
-        for shard in list(self.shards):
-            for some in shard.machine.list_in_slices(states, types):
-                found += some
-                await slices.did(len(some))
-        return found
-
-    def ids(self) -> Iterator[str]:
-        """Yield the names of all groups."""
-        for shard in self.shards:
-            yield from shard.machine.group_ids()
-
     def describe(self, group_id: str) -> GroupDescription:
         return self._get(group_id).machine.describe_group(group_id)
 
@@ -414,7 +395,7 @@ class Groups:
     def _begun(self, group_id: str) -> int:
         """The number of rebalances a group has begun; 0 if the group is not coordinated here."""
         try:
-            return self._get(group_id).machine.rebalances_begun(group_id)
+            return self.rebalances(group_id).begun
         except GoQueueError:
             return 0
 
@@ -428,7 +409,11 @@ class Groups:
             if self.shards.is_opening(group_id):
                 raise CoordinatorNotAvailable("The groups of this node are being loaded; retry.")
             return False
-        return shard.machine.is_known(group_id)
+        try:
+            shard.machine.describe_group(group_id)
+        except UnknownGroup:
+            return False
+        return True
 
     def delete(self, group_id: str) -> Promise[Done]:
         return self._call(group_id, lambda one, **at: one.delete_group(group_id, **at))

@@ -224,7 +224,7 @@ class ClassicMembership:
 
     def _admit(self, call: Join, member_id: str, token: Token, now_ms: int) -> None:
         if (pending := self.rebalance.pending.pop(member_id, None)) is not None:
-            pending.end()
+            pending.cancel()
         if not self.roster.members:
             self.rebalance.protocol_type = call.protocol_type
         member = self.rebalance.new_member(call, member_id)
@@ -263,7 +263,7 @@ class ClassicMembership:
         old_leader_id = self.roster.leader_id
         fenced = fenced_instance(self.group.group_id, call.instance_id)
         self.rebalance.complete_waiting(member, fenced)
-        self.rebalance.pending_sync.pop(old_id, None)
+        self.rebalance.pending_sync.discard(old_id)
         self.roster.adopt(member, call)
         self.roster.rename(member, call.new_member_id)
         new_topics = read_topics(member.metadata_for(protocol_name))
@@ -292,7 +292,7 @@ class ClassicMembership:
     def _leave_one(self, leaving: LeavingMember) -> LeftMember:
         error: GoQueueError | None = None
         if leaving.instance_id is None and leaving.member_id in self.rebalance.pending:
-            self.rebalance.pending.pop(leaving.member_id).end()
+            self.rebalance.pending.pop(leaving.member_id).cancel()
         else:
             try:
                 member = self.roster.find_leaving(leaving.member_id, leaving.instance_id)

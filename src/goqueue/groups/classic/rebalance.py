@@ -42,12 +42,11 @@ class ClassicRebalance:
         self.roster = roster
         self.subscribed: frozenset[str] | None = None
         self.pending: dict[str, Timer] = {}  # ids returned to clients, not yet joined with
-        # Members as keys: an empty dictionary costs the garbage collector nothing, a set does.
-        self.pending_sync: dict[str, None] = {}  # joined this generation, not yet synced
-        self.stored: dict[str, None] = {}  # members that have a record
+        self.pending_sync: set[str] = set()  # joined this generation, not yet synced
+        self.stored: set[str] = set()  # members that have a record
         self.initial_delay: InitialDelay | None = None
-        self._join_timer: Timer | None = None
-        self._sync_timer: Timer | None = None
+        self._join_timer = Timer(self._end_joining)
+        self._sync_timer = Timer(self._end_syncing)
 
     def restore(self, record: GroupRecord, members: Iterable[MemberRecord], now_ms: int) -> None:
         """Restore from the log; every member gets a fresh session."""
@@ -80,7 +79,7 @@ class ClassicRebalance:
             epoch_before=stored.epoch or None,
         )
         self.roster.add(member)
-        self.stored[member.member_id] = None
+        self.stored.add(member.member_id)
         return member
 
     def resume_after_downgrade(self, now_ms: int) -> None:
@@ -96,26 +95,10 @@ class ClassicRebalance:
 
     def close(self, error: GoQueueError) -> None:
         for member in self.roster.members.values():
-            member.session.end()
+            member.session.cancel()
             self.complete_waiting(member, error)
         for timer in (*self.pending.values(), self._join_timer, self._sync_timer):
-            if timer is not None:
-                timer.end()
-        self._join_timer = self._sync_timer = None
-
-    def _arm_join(self, deadline_ms: int) -> None:
-        if self._join_timer is None:
-            self._join_timer = Timer(self._end_joining)
-        self.group.timers.arm(self._join_timer, deadline_ms)
-
-    def _arm_sync(self, deadline_ms: int) -> None:
-        if self._sync_timer is None:
-            self._sync_timer = Timer(self._end_syncing)
-        self.group.timers.arm(self._sync_timer, deadline_ms)
-
-    def _cancel_sync(self) -> None:
-        if self._sync_timer is not None:
-            self._sync_timer.cancel()
+            timer.cancel()
 
     # The join phase
 
@@ -131,9 +114,9 @@ class ClassicRebalance:
         delay_ms = self.group.settings.initial_rebalance_delay_ms
         if was_empty and delay_ms > 0:
             self.initial_delay = InitialDelay(max(self._rebalance_timeout_ms() - delay_ms, 0))
-            self._arm_join(now_ms + delay_ms)
+            self.group.timers.arm(self._join_timer, now_ms + delay_ms)
             return
-        self._arm_join(now_ms + self._rebalance_timeout_ms())
+        self.group.timers.arm(self._join_timer, now_ms + self._rebalance_timeout_ms())
         self.complete_if_all_joined(now_ms)
 
     def complete_if_all_joined(self, now_ms: int) -> None:
@@ -153,7 +136,7 @@ class ClassicRebalance:
             delay_ms = min(self.group.settings.initial_rebalance_delay_ms, initial_delay.ms_left)
             initial_delay.has_newcomer = False
             initial_delay.ms_left -= delay_ms
-            self._arm_join(now_ms + delay_ms)
+            self.group.timers.arm(self._join_timer, now_ms + delay_ms)
             return
         self._drop_absent()
         self._complete_joining(now_ms)
@@ -169,15 +152,14 @@ class ClassicRebalance:
 
     def _complete_joining(self, now_ms: int) -> None:
         self.initial_delay = None
-        if self._join_timer is not None:
-            self._join_timer.cancel()
+        self._join_timer.cancel()
         if not self.roster.members:
             self._settle_empty(now_ms)
         elif self.roster.elect_joined_leader():
             self._start_generation(now_ms)
         else:
             # Only silent static members are left. Wait for them, or for their sessions to expire.
-            self._arm_join(now_ms + self._rebalance_timeout_ms())
+            self.group.timers.arm(self._join_timer, now_ms + self._rebalance_timeout_ms())
 
     def _settle_empty(self, now_ms: int) -> None:
         self.generation += 1
@@ -193,14 +175,14 @@ class ClassicRebalance:
         self.state = GroupState.COMPLETING_REBALANCE
         self.protocol_name = self.roster.choose_protocol()
         self.subscribed = self.roster.subscribed_topics(self.protocol_type, self.protocol_name)
-        self._arm_sync(now_ms + self._rebalance_timeout_ms())
+        self.group.timers.arm(self._sync_timer, now_ms + self._rebalance_timeout_ms())
         for member in self.roster.members.values():
             member.epoch_before = None
             token = self.roster.take_join(member)
             if token is None:
                 continue
             member.is_new = False
-            self.pending_sync[member.member_id] = None
+            self.pending_sync.add(member.member_id)
             self.arm_session(member, now_ms)
             self.group.reply(token, self.join_result(member))
 
@@ -222,9 +204,9 @@ class ClassicRebalance:
 
     def note_synced(self, member: ClassicMember) -> None:
         """Stop waiting for the sync of a member."""
-        self.pending_sync.pop(member.member_id, None)
+        self.pending_sync.discard(member.member_id)
         if not self.pending_sync:
-            self._cancel_sync()
+            self._sync_timer.cancel()
 
     def _end_syncing(self, now_ms: int) -> None:
         """Remove members that joined but did not sync in time."""
@@ -236,7 +218,7 @@ class ClassicRebalance:
 
     def _refuse_syncs(self, now_ms: int) -> None:
         self.pending_sync.clear()
-        self._cancel_sync()
+        self._sync_timer.cancel()
         for member in self.roster.members.values():
             if member.sync_token is not None:
                 token, member.sync_token = member.sync_token, None
@@ -311,9 +293,9 @@ class ClassicRebalance:
 
     def remove(self, member: ClassicMember) -> None:
         """Remove a member; its waiting call fails."""
-        member.session.end()
+        member.session.cancel()
         self.complete_waiting(member, UnknownMember(self.group.group_id, member.member_id))
-        self.pending_sync.pop(member.member_id, None)
+        self.pending_sync.discard(member.member_id)
         self.roster.remove(member)
 
     def _rebalance_timeout_ms(self) -> int:
@@ -353,16 +335,16 @@ class ClassicRebalance:
         self._store_group()
         for member in self.roster.members.values():
             self.group.stage_member(member.member_id, member.to_record())
-        for member_id in sorted(self.stored.keys() - self.roster.members.keys()):
+        for member_id in sorted(self.stored - self.roster.members.keys()):
             self.group.stage_member(member_id, None)
-        self.stored = dict.fromkeys(self.roster.members)
+        self.stored = set(self.roster.members)
 
     def store_replacement(self, old_id: str, member: ClassicMember) -> None:
         self._store_group()  # It contains the leader.
         self.group.stage_member(old_id, None)
         self.group.stage_member(member.member_id, member.to_record())
-        self.stored.pop(old_id, None)
-        self.stored[member.member_id] = None
+        self.stored.discard(old_id)
+        self.stored.add(member.member_id)
 
     def _store_group(self) -> None:
         self.group.stage_group(

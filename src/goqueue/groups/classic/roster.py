@@ -61,8 +61,8 @@ class Roster:
         self.members: dict[str, ClassicMember] = {}
         self.static: dict[str, str] = {}  # instance id to member id
         self.leader_id = ""
-        self._listed: dict[str, int] = {}  # number of members by listed protocol
-        self._waiting: dict[str, None] = {}  # ids of members with a waiting join
+        self._listed: Counter[str] = Counter()  # number of members by listed protocol
+        self._waiting: set[ClassicMember] = set()  # members with a waiting join
 
     def __len__(self) -> int:
         return len(self.members)
@@ -75,12 +75,12 @@ class Roster:
     def set_join(self, member: ClassicMember, token: Token) -> None:
         """Record a member's join as waiting for its response."""
         member.join_token = token
-        self._waiting[member.member_id] = None
+        self._waiting.add(member)
 
     def take_join(self, member: ClassicMember) -> Token | None:
         """Take a member's waiting join, to respond to it."""
         token, member.join_token = member.join_token, None
-        self._waiting.pop(member.member_id, None)
+        self._waiting.discard(member)
         return token
 
     def find(self, member_id: str, instance_id: str | None) -> ClassicMember:
@@ -108,14 +108,14 @@ class Roster:
             self.static[member.instance_id] = member.member_id
         if not self.leader_id:
             self.leader_id = member.member_id
-        self._list(member)
+        self._listed.update(member.protocol_names)
         if member.join_token is not None:
-            self._waiting[member.member_id] = None
+            self._waiting.add(member)
 
     def remove(self, member: ClassicMember) -> None:
         del self.members[member.member_id]
         self._unlist(member)
-        self._waiting.pop(member.member_id, None)
+        self._waiting.discard(member)
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
         if self.leader_id == member.member_id:
@@ -129,11 +129,7 @@ class Roster:
         member.session_timeout_ms = call.session_timeout_ms
         member.rebalance_timeout_ms = call.rebalance_timeout_ms
         member.protocols = call.protocols
-        self._list(member)
-
-    def _list(self, member: ClassicMember) -> None:
-        for name in member.protocol_names:
-            self._listed[name] = self._listed.get(name, 0) + 1
+        self._listed.update(member.protocol_names)
 
     def _unlist(self, member: ClassicMember) -> None:
         for name in member.protocol_names:
@@ -163,7 +159,7 @@ class Roster:
 
     def share_one_of(self, names: Iterable[str]) -> bool:
         """Whether at least one of these protocols is listed by every member."""
-        return any(self._listed.get(name, 0) == len(self.members) for name in names)
+        return any(self._listed[name] == len(self.members) for name in names)
 
     def common_protocols(self) -> set[str]:
         """The protocols that every member lists."""

@@ -8,7 +8,7 @@ gets those partitions of its target that no other member holds any more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from goqueue.groups.assignment.partitions import NO_PARTITIONS, Partition, Partitions, flatten, nest
@@ -22,10 +22,9 @@ from goqueue.groups.timers import Timer
 @dataclass(slots=True, eq=False)
 class ConsumerMember:
     member_id: str
+    session: Timer
+    rebalance_timer: Timer  # runs while a revocation, a join or a sync of the member is outstanding
     session_timeout_ms: int
-    session: Timer = field(init=False)
-    # It runs while a revocation, a join or a sync of the member is outstanding.
-    rebalance_timer: Timer = field(init=False)
     rebalance_timeout_ms: int = 0
     instance_id: str | None = None
     rack_id: str | None = None

@@ -48,7 +48,7 @@ def upgrade(group: Group, classic: ClassicMembership, now_ms: int) -> ConsumerMe
         reconciler.add(member)
         reconciler.arm_session(member, now_ms)
         group.stage_member(member.member_id, member.to_record())
-    for member_id in sorted(classic.rebalance.stored.keys() - reconciler.members.keys()):
+    for member_id in sorted(classic.rebalance.stored - reconciler.members.keys()):
         group.stage_member(member_id, None)
     reconciler.store_group()
     group.membership = consumer

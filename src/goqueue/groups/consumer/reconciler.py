@@ -79,10 +79,10 @@ class Reconciler:
 
     def close(self) -> None:
         """Stop all timers."""
-        self._retarget_timer.end()
+        self._retarget_timer.cancel()
         for member in self.members.values():
-            member.session.end()
-            member.rebalance_timer.end()
+            member.session.cancel()
+            member.rebalance_timer.cancel()
 
     def topics_changed(self, *, added: set[str], removed: set[str], now_ms: int) -> None:
         for regex in self.regexes.values():
@@ -116,14 +116,13 @@ class Reconciler:
             raise group_full(self.group.group_id, size_max)
 
     def new_member(self, member_id: str, session_timeout_ms: int) -> ConsumerMember:
-        member = ConsumerMember(member_id=member_id, session_timeout_ms=session_timeout_ms)
-        self._give_timers(member)
+        member = ConsumerMember(
+            member_id=member_id,
+            session=Timer(lambda now_ms: self._evict(member, Reason.SESSION_EXPIRED, now_ms)),
+            rebalance_timer=Timer(lambda now_ms: self._expire_rebalance(member, now_ms)),
+            session_timeout_ms=session_timeout_ms,
+        )
         return member
-
-    def _give_timers(self, member: ConsumerMember) -> None:
-        """Give a member its timers; those of a member that was removed have ended."""
-        member.session = Timer(lambda now_ms: self._evict(member, Reason.SESSION_EXPIRED, now_ms))
-        member.rebalance_timer = Timer(lambda now_ms: self._expire_rebalance(member, now_ms))
 
     def add(self, member: ConsumerMember) -> None:
         self.members[member.member_id] = member
@@ -139,8 +138,8 @@ class Reconciler:
 
     def remove(self, member: ConsumerMember) -> None:
         """Remove a member and release its partitions."""
-        member.session.end()
-        member.rebalance_timer.end()
+        member.session.cancel()
+        member.rebalance_timer.cancel()
         self.hold(member, NO_PARTITIONS)
         del self.members[member.member_id]
         self._classic_count -= member.is_classic
@@ -169,7 +168,6 @@ class Reconciler:
     def restart(self, member: ConsumerMember, member_id: str, protocols: Protocols) -> None:
         """Continue under another member id, or as a member of the other kind, with its state."""
         self.remove(member)
-        self._give_timers(member)
         member.member_id = member_id
         member.protocols = protocols
         member.epoch, member.previous_epoch = 0, -1

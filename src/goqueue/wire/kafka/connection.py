@@ -70,7 +70,6 @@ class Call:
         "connection",
         "correlation_id",
         "is_done",
-        "is_long",
         "parts",
         "served",
         "session",
@@ -94,7 +93,6 @@ class Call:
         self.started = started
         self.session = connection.session
         self.is_done = False
-        self.is_long = False  # whether its handler has found that encoding it takes long
         self.parts: list[Part] = []
 
     @property
@@ -108,32 +106,15 @@ class Call:
 
     def answer(self, response: Any) -> None:
         """Set the response; it is sent when all before it have been sent."""
+        served = self.served
         if self.connection.grants.meter is not None:
             self.connection.tell_throttle(response)
-        if self.is_long:
-            encoded = self.connection.encode_long(
-                self.served.write_response, response, self.version
-            )
-            encoded.then(lambda parts, error: self._answer_long(response, parts, error))
-            return
         parts: list[Any] = [b""]
         try:
-            self.served.write_response(response, self.version, parts)
+            served.write_response(response, self.version, parts)
         except Exception as error:
             self.fail(error)
             return
-        self._put(response, parts)
-
-    def _answer_long(self, response: Any, parts: list[Any] | None, error: Exception | None) -> None:
-        if error is not None:
-            self.fail(error)
-        else:
-            assert parts is not None
-            self._put(response, parts)
-
-    def _put(self, response: Any, parts: list[Any]) -> None:
-        """Set the encoded response, whose first part is left to be its header."""
-        served = self.served
         length = sum(map(len, parts)) + 4
         if served.has_flexible_header(self.version):
             parts[0] = _RESPONSE_HEAD_FLEXIBLE.pack(length + 1, self.correlation_id)
@@ -348,10 +329,6 @@ class Connection:
         if meter.owed_ms:
             self.mute(meter.take_wait())
         return self.throttle_ms if self.muted_until_ms else 0
-
-    @property
-    def encode_long(self) -> Callable[[Callable[..., None], Any, int], Promise[list[Part]]]:
-        return self._front.long_answers.encode
 
     def tell_throttle(self, response: Any) -> None:
         """Put into a response how long its client has to wait, if it has a field for that."""

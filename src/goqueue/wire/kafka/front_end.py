@@ -16,7 +16,6 @@ from goqueue.wire.kafka.connection import Call, Connection
 from goqueue.wire.kafka.errors import ErrorCode
 from goqueue.wire.kafka.fetch_sessions import FetchSessions
 from goqueue.wire.kafka.handlers import HANDLERS, TELEMETRY_KEYS, load_handler
-from goqueue.wire.kafka.long_answers import LongAnswers
 from goqueue.wire.kafka.messages import API_BY_KEY
 from goqueue.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from goqueue.wire.kafka.produce_fast_path import FRAME_BYTES_MAX, Gatherer
@@ -148,7 +147,6 @@ class FrontEnd:
         self._put_off: list[Connection] = []
         self._unpacked_before = meter.bytes_total  # in this iteration
         self.gatherer = Gatherer(self)
-        self.long_answers = LongAnswers(gate.clock)
         self._to_flush: list[Connection] = []
         self.sending: Sending | None = None  # None: each connection sends for itself
 

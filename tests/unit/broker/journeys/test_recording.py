@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from goqueue.broker.journeys import outlets, recovery
-from goqueue.broker.journeys.deriving import Steps
 from goqueue.broker.journeys.pieces import Piece, Results
 from goqueue.broker.publishing.publisher import Scheduled
 from goqueue.delivery.redrive import RedriveOrder
@@ -228,40 +225,6 @@ def test_a_late_retry_does_not_repeat_what_is_complete(
     node.send("c")
     for offset in range(3):
         assert node.kinds(offset) == [Kind.RECEIVED, Kind.STORED]
-    assert recorder.recovery.oldest_ms() is None
-
-
-def test_a_log_that_cannot_be_read_is_tried_ever_more_rarely(
-    node: JourneyNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert node.broker.journeys is not None
-    recorder = node.broker.journeys.recorder
-    node.send("a")
-    node.run_for(FLUSHED_MS)
-    source = recorder._of_topics["orders"][0]
-    assert source is not None
-    attempts: list[int] = []
-
-    def unreadable(*args: object, **named: object) -> Steps:
-        attempts.append(node.clock.now_ms())
-        raise OSError("the disk is damaged")
-
-    with monkeypatch.context() as damaged:
-        damaged.setattr(recovery, "derive_records", unreadable)
-        node.send("b")
-        recorder._derive_later(source)
-        node.run_for(10 * recovery.UNREADABLE_RETRY_MS_MAX)
-        pauses = [later - earlier for earlier, later in pairwise(attempts)]
-        assert [round(one, -2) for one in pauses[:4]] == [500, 1_000, 2_000, 4_000]
-        assert max(pauses) <= recovery.UNREADABLE_RETRY_MS_MAX + 100
-        assert len(attempts) <= 20
-        known = len(attempts)
-        for _ in range(10):
-            recorder._derive_later(source)  # as when too much waits for it
-            node.run_for(100)
-        assert len(attempts) <= known + 1, "others cannot hurry it"
-    node.run_for(recovery.UNREADABLE_RETRY_MS_MAX)
-    assert node.kinds(1) == [Kind.RECEIVED, Kind.STORED]
     assert recorder.recovery.oldest_ms() is None
 
 

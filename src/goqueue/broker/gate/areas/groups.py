@@ -28,7 +28,6 @@ from goqueue.delivery import QueueSettings, change_queue_settings
 from goqueue.groups import (
     GroupDescription,
     GroupState,
-    GroupSummary,
     GroupType,
     MemberDescription,
     Partition,
@@ -38,7 +37,6 @@ from goqueue.groups import (
     flatten,
     nest,
 )
-from goqueue.loop.turns import Slices, in_slices
 from goqueue.model.access import CLUSTER, Action, Resource, ResourceKind
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
@@ -72,7 +70,6 @@ __all__ = [
 GroupKind = Literal["stream", "queue"]
 SettingChanges = Annotated[dict[str, str | bool | int | float | None], NameKind.QUEUE_SETTINGS]
 
-_LISTED_PER_TURN = 5_000
 _QUEUE_STATE = "Stable"  # a queue group has no membership that could change
 
 
@@ -99,13 +96,6 @@ TopicNames = list[TopicName]
 Lags = list[PartitionLag]
 
 
-def _listed_streams(groups: Sequence[GroupSummary]) -> ListedGroups:
-    return [
-        ListedGroup(one.group_id, "stream", one.state, one.type, one.protocol_type)
-        for one in groups
-    ]
-
-
 def _merged(_: Arguments, answers: Sequence[ListedGroups]) -> ListedGroups:
     """Merge the groups: every node has all queue groups, and the stream groups it coordinates."""
     found = {(one.name, one.kind): one for answer in answers for one in answer}
@@ -128,31 +118,19 @@ class GroupsArea(Area):
         """Return groups by name; `states` and `types` filter stream groups."""
         found: ListedGroups = []
         if kind != "queue":
-            streams = await self._broker.groups.all_in_slices(states, types)
-            found += await in_slices(
-                self._broker.clock, streams, _listed_streams, per_turn=_LISTED_PER_TURN
-            )
+            found += [
+                ListedGroup(one.group_id, "stream", one.state, one.type, one.protocol_type)
+                for one in self._broker.groups.all(states, types)
+            ]
         if kind != "stream":
-            known = self._broker.queues.groups.names()
-            found += [ListedGroup(one, "queue", _QUEUE_STATE) for one in known]
-        return await self._listed(session, found, prefix)
-
-    async def _listed(self, session: Session, found: ListedGroups, prefix: str) -> ListedGroups:
-        """Return those that the session sees and whose name begins with a prefix, by name."""
+            known = self._broker.queues.groups.all()
+            found += [ListedGroup(one.name, "queue", _QUEUE_STATE) for one in known]
         sees_all = self._may(session, Action.DESCRIBE, CLUSTER)
-
-        def seen(some: Sequence[ListedGroup]) -> ListedGroups:
-            return sorted(
-                one
-                for one in some
-                if one.name.startswith(prefix) and (sees_all or self._sees(session, one.name))
-            )
-
-        clock = self._broker.clock
-        listed = await in_slices(clock, found, seen, per_turn=_LISTED_PER_TURN)
-        listed.sort()  # Much is in order by now, which makes this fast.
-        await Slices(clock, per_turn=_LISTED_PER_TURN).did(len(listed))
-        return listed
+        return sorted(
+            one
+            for one in found
+            if one.name.startswith(prefix) and (sees_all or self._sees(session, one.name))
+        )
 
     @operation(Action.DESCRIBE, group(), owner=owner_of_group, is_reading=True)
     async def describe(
@@ -302,7 +280,7 @@ class GroupsArea(Area):
 
     async def _describe_made(self, session: Session, group: str) -> QueueGroup:
         """Describe a queue group that was just created or changed, with topics from its owner."""
-        made = self._broker.queues.groups.describe_known(group)
+        [made] = [one for one in self._broker.queues.groups.all() if one.name == group]
         if self._broker.queues.groups.owner_of(group) == self._broker.node_id:
             seen = [one for one in made.topics if self._sees_topic(session, one)]
             return made._replace(topics=seen)

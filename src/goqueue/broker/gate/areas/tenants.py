@@ -175,7 +175,8 @@ class TenantsArea(Area):
             for number, partition in enumerate(topic.partitions)
             if broker.leaders.is_here(topic, number)
         )
-        return NodePart(stored, sum(_is_of(one, prefix) for one in broker.groups.ids()))
+        groups = broker.groups.all(frozenset(), frozenset())
+        return NodePart(stored, sum(_is_of(one.group_id, prefix) for one in groups))
 
     async def _usage(self, session: Session, tenant: str) -> TenantUsage:
         broker, prefix = self._broker, prefix_of_tenant(tenant)
@@ -190,7 +191,7 @@ class TenantsArea(Area):
         )
         names = frozenset(one.name for one in topics)
         scheduled = await broker.schedules.count(topics=names) if names else 0
-        queue_groups = sum(_is_of(one, prefix) for one in broker.queues.groups.names())
+        queue_groups = sum(_is_of(one.name, prefix) for one in broker.queues.groups.all())
         return TenantUsage(
             users=sum(one.tenant == tenant for one in broker.identities.users.values()),
             topics=len(topics),

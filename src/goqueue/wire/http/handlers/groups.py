@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.areas.groups import (
     GroupDescription,
-    ListedGroup,
     MemberDescription,
     Partition,
     QueueGroup,
     nest,
 )
-from goqueue.loop.turns import in_slices
 from goqueue.model.errors import InvalidGroupSettings
 from goqueue.wire.carrier.explaining import explain
 from goqueue.wire.carrier.problems import InvalidField
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from goqueue.wire.carrier.calls import Call
     from goqueue.wire.http.front_end import FrontEnd
 
-_LISTED_PER_TURN = 5_000
-
 ShownGroup = queue_bodies.StreamGroup | queue_bodies.QueueGroup
 
 
@@ -37,12 +33,9 @@ async def list_all(front: FrontEnd, call: Call, query: bodies.ListGroups) -> bod
 
         return await lists.groups(front, call, query)
     found = await front.gate.groups.list(call.session, kind=query.kind, prefix=query.prefix)
-    groups = await in_slices(front.gate.clock, found, _rows, per_turn=_LISTED_PER_TURN)
-    return bodies.Groups(groups=groups)
-
-
-def _rows(groups: Sequence[ListedGroup]) -> list[bodies.Group]:
-    return [bodies.Group(name=one.name, kind=one.kind, state=one.state) for one in groups]
+    return bodies.Groups(
+        groups=[bodies.Group(name=one.name, kind=one.kind, state=one.state) for one in found],
+    )
 
 
 async def put(front: FrontEnd, call: Call, body: queue_bodies.PutGroup) -> ShownGroup:

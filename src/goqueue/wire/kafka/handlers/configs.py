@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from goqueue.broker.gate.areas.configs import DYNAMIC_DEFAULTS, Change, ChangeKind
-from goqueue.loop.turns import in_slices
 from goqueue.model.errors import GoQueueError, InvalidRequest
 from goqueue.wire.kafka.config_names import (
     FOLDERS_RATE,
@@ -59,7 +58,6 @@ _KINDS = {
     _SUBTRACT: ChangeKind.SUBTRACT,
 }
 _FIRST_LIST_VERSION_WITH_TYPES = 1
-_DESCRIBED_PER_TURN = 200
 
 
 class _Change(NamedTuple):
@@ -81,16 +79,12 @@ class _Resource(NamedTuple):
 # Describing
 
 
-async def describe_configs(
+def describe_configs(
     front: FrontEnd, call: Call, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    def described(resources: Sequence[DescribeConfigsResource]) -> list[DescribeConfigsResult]:
-        return [_describe(front, call, request, resource) for resource in resources]
-
-    clock = front.gate.clock
-    results = await in_slices(clock, request.resources, described, per_turn=_DESCRIBED_PER_TURN)
-    call.is_long = len(results) > _DESCRIBED_PER_TURN
-    return DescribeConfigsResponse(results=results)
+    return DescribeConfigsResponse(
+        results=[_describe(front, call, request, resource) for resource in request.resources]
+    )
 
 
 def _describe(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from goqueue.broker.gate.areas.groups import (
@@ -12,7 +12,6 @@ from goqueue.broker.gate.areas.groups import (
     Partition,
     nest,
 )
-from goqueue.broker.gate.areas.groups import ListedGroup as ListedStream
 from goqueue.broker.gate.areas.members import (
     ConsumerHeartbeat,
     Heartbeat,
@@ -22,7 +21,6 @@ from goqueue.broker.gate.areas.members import (
     LeavingMember,
     Sync,
 )
-from goqueue.loop.turns import Slices, in_slices
 from goqueue.model.errors import (
     CoordinatorNotAvailable,
     GoQueueError,
@@ -74,8 +72,6 @@ if TYPE_CHECKING:
     from goqueue.wire.kafka.connection import Call
     from goqueue.wire.kafka.front_end import FrontEnd
 
-_DESCRIBED_PER_TURN = 1_000
-_LISTED_PER_TURN = 5_000
 SHARE_TYPE = "share"  # both the type and the protocol of these groups
 _FIRST_JOIN_VERSION_WITH_ID_REQUIRED = 4
 _FIRST_JOIN_VERSION_WITH_SKIPPED_ASSIGNMENT = 9
@@ -276,7 +272,6 @@ async def list_groups(
     listed = await _list_streams(front, call, states, types)
     if not types or SHARE_TYPE in types:
         listed += await _list_shares(front, call, states)
-    call.is_long = len(listed) > _LISTED_PER_TURN
     return ListGroupsResponse(groups=listed)
 
 
@@ -290,10 +285,6 @@ async def _list_streams(
     found = await front.gate.groups.list(
         call.session, kind="stream", states=wanted_states, types=wanted_types
     )
-    return await in_slices(front.gate.clock, found, _listed, per_turn=_LISTED_PER_TURN)
-
-
-def _listed(groups: Sequence[ListedStream]) -> list[ListedGroup]:
     return [
         ListedGroup(
             group_id=one.name,
@@ -301,7 +292,7 @@ def _listed(groups: Sequence[ListedStream]) -> list[ListedGroup]:
             group_state=one.state,
             group_type=one.type,
         )
-        for one in groups
+        for one in found
     ]
 
 
@@ -325,12 +316,7 @@ def _lowered(words: list[str]) -> set[str]:
 async def describe_groups(
     front: FrontEnd, call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    groups = []
-    slices = Slices(front.gate.clock, per_turn=_DESCRIBED_PER_TURN)
-    for group in request.groups:
-        groups.append(await _describe_classic(front, call, group))
-        await slices.did()
-    call.is_long = len(groups) > _DESCRIBED_PER_TURN
+    groups = [await _describe_classic(front, call, group) for group in request.groups]
     if request.include_authorized_operations:
         _authorize(front, call, groups)
     return DescribeGroupsResponse(groups=groups)
@@ -375,11 +361,7 @@ async def _describe_classic(front: FrontEnd, call: Call, group_id: str) -> Descr
 async def consumer_group_describe(
     front: FrontEnd, call: Call, request: described.ConsumerGroupDescribeRequest
 ) -> described.ConsumerGroupDescribeResponse:
-    groups = []
-    slices = Slices(front.gate.clock, per_turn=_DESCRIBED_PER_TURN)
-    for group in request.group_ids:
-        groups.append(await _describe_consumer(front, call, group))
-        await slices.did()
+    groups = [await _describe_consumer(front, call, group) for group in request.group_ids]
     if request.include_authorized_operations:
         _authorize(front, call, groups)
     return described.ConsumerGroupDescribeResponse(groups=groups)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goqueue.broker.gate.areas.group_offsets import CommitOffsets, OffsetToCommit
-from goqueue.broker.gate.areas.groups import GroupState, ListedGroup, QueueSettings
+from goqueue.broker.gate.areas.groups import ListedGroup, QueueSettings
 from goqueue.broker.gate.areas.members import JOIN_EPOCH, ConsumerHeartbeat
 from goqueue.broker.gate.areas.polling import Poll
 from goqueue.broker.gate.areas.records import EARLIEST
@@ -27,7 +27,6 @@ from goqueue.model.errors import (
 )
 from goqueue.model.session import Session
 from tests.unit.broker.node import Node
-from tests.unit.effort import steps_of
 
 ALICE = Session("test", principal="User:alice")
 GROUPS = {Resource(ResourceKind.GROUP, name) for name in ("readers", "workers")}
@@ -110,38 +109,6 @@ def test_groups_that_one_may_not_describe_are_not_listed(node: Node) -> None:
     assert [one.name for one in node.wait(groups.list(ALICE))] == ["readers", "workers"]
     node.broker.gate.policy = Only(others={CLUSTER})
     assert len(node.wait(groups.list(ALICE))) == 3, "as in Kafka"
-
-
-def test_many_groups_are_listed_in_several_turns(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("goqueue.broker.gate.areas.groups._LISTED_PER_TURN", 2)
-    names = [f"group-{number}" for number in range(9)]
-    for name in names:
-        commit(node, name, offset("orders"))
-    listed = node.broker.gate.groups.list(ALICE)
-    assert not listed.is_done
-    commit(node, "later", offset("orders"))
-    assert [one.name for one in node.wait(listed)] == names
-    found = node.broker.gate.groups.list(ALICE, states=frozenset({GroupState.STABLE}))
-    assert node.wait(found) == []
-
-
-def test_a_queue_group_is_created_without_a_look_at_all_others(node: Node) -> None:
-    groups = node.broker.gate.groups
-
-    def create(name: str) -> int:
-        created, steps = steps_of(
-            lambda: node.wait(groups.put_queue(ALICE, group=name, settings=None))
-        )
-        assert created.name == name
-        return steps
-
-    create("first")
-    before = create("among few")
-    for number in range(100):
-        create(f"other-{number}")
-    assert create("among many") < 1.2 * before
 
 
 def test_a_commit_is_refused_for_the_topics_that_one_may_not_read(node: Node) -> None:

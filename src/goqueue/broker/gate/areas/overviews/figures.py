@@ -425,15 +425,15 @@ class FiguresArea(Area):
             if count and self._sees_group(session, name)
         }
 
-    def _queues(self, selection: GroupSelection, sort: GroupSort) -> Iterator[str | None]:
-        """Yield the queue groups that this node lists, and None for each other.
-
-        It lists all, or those whose figures it has.
-        """
+    def _queues(self, selection: GroupSelection, sort: GroupSort) -> list[str]:
+        """Return the queue groups that this node lists: all, or those whose figures it has."""
         known = self._broker.queues.groups
-        for name in known.names() if selection.kind != "stream" else ():
-            is_listed = sort == "name" or known.owner_of(name) == self._broker.node_id
-            yield name if is_listed else None
+        if selection.kind == "stream":
+            return []
+        names = [one.name for one in known.all()]
+        if sort == "name":
+            return names
+        return [one for one in names if known.owner_of(one) == self._broker.node_id]
 
     def _sees_group(self, session: Session, name: str) -> bool:
         return self._may(session, Action.DESCRIBE, Resource(ResourceKind.GROUP, name))
@@ -455,13 +455,13 @@ class _GroupListing:
         self._has_all_names = not selection.prefix and not selection.match and sees is None
         self._known: dict[str, Group] = {}
 
-    def keys(self, streams: Iterable[Group], queues: Iterable[str | None]) -> Iterator[Key | None]:
+    def keys(self, streams: Iterable[Group], queues: Iterable[str]) -> Iterator[Key | None]:
         """Yield a key for each group that is in the list, and None for each other."""
         wanted, value = self._selection.state.lower(), self._values.get
         for group in streams:
             name = group.group_id
             if (self._has_all_names or self._is_named(name)) and (
-                not wanted or wanted == group.members.state.lower()
+                not wanted or wanted == group.membership.state.lower()
             ):
                 self.streams += 1
                 self._known[name] = group
@@ -469,11 +469,8 @@ class _GroupListing:
             else:
                 yield None
         is_wanted = not wanted or wanted == QUEUE_STATE.lower()
-        for queue in queues:
-            if queue is not None and is_wanted and self._is_named(queue):
-                yield value(queue, 0), queue
-            else:
-                yield None
+        for name in queues:
+            yield (value(name, 0), name) if is_wanted and self._is_named(name) else None
 
     def _is_named(self, name: str) -> bool:
         prefix, match = self._selection.prefix, self._selection.match
@@ -487,7 +484,7 @@ class _GroupListing:
         group = self._known.get(name)
         if group is None:
             return GroupRow(name, "queue", QUEUE_STATE, "", figures, value)
-        state, kind = group.members.state, group.members.type
+        state, kind = group.membership.state, group.membership.type
         return GroupRow(name, "stream", str(state), str(kind), figures, value)
 
 

@@ -343,7 +343,7 @@ class InspectionArea(Area):
         found = []
         for name, one_of in figures.items():
             if name in streams:
-                found.append(TopicReader(one_of, "stream", str(streams[name].members.state)))
+                found.append(TopicReader(one_of, "stream", str(streams[name].membership.state)))
             else:
                 found.append(TopicReader(one_of, "queue", QUEUE_STATE))
         return TopicReaders([self._broker.node_id], found)
