@@ -74,6 +74,7 @@ class ShareMember:
         self.history = history
         self.asked: Promise[ShareFetched] | None = None
         self._end: Callable[[], None] = lambda: None
+        self._reports = False  # whether the request that is under way acknowledges anything
         self._asked_at = 0.0
         self._calls = 0
         self._session_id = 1
@@ -84,7 +85,7 @@ class ShareMember:
         random, now_ms = self.world.random, self.world.clock.now_ms()
         is_asking = self.asked is not None and not self.asked.is_done
         if is_asking and now_ms - self._asked_at < GONE_MS:
-            if random.random() < 0.1:
+            if not self._reports and random.random() < 0.1:
                 self._end()  # Another request waits behind it. The answer still counts.
             return
         self._end()
@@ -140,7 +141,7 @@ class ShareMember:
             if life == node.life and node.is_up:
                 cancellation.cancel()
 
-        self._end = end
+        self._end, self._reports = end, verdict is not None
 
         def answered(fetched: ShareFetched | None, error: Exception | None) -> None:
             assert life == node.life, "a dead node has answered"

@@ -7,7 +7,7 @@ import pytest
 from goqueue.broker.gate.areas.share_groups import ShareFetched
 from goqueue.loop.promise import Cancellation, Promise
 from goqueue.model.errors import GoQueueError, RequestTimedOut
-from goqueue.model.share_groups import AckBatch, AckType, ShareAcks, ShareFetch, ShareWanted
+from goqueue.model.share_groups import ShareFetch, ShareWanted
 from tests.simulation.cluster_queues import GROUPS, PARTITIONS, TOPIC, owner_of
 from tests.simulation.cluster_shares import LOCK_MS, SESSION, begin, share_through_trouble
 
@@ -75,38 +75,3 @@ def test_a_fetch_whose_wait_is_ended_early_holds_nothing_that_it_was_not_sent(se
         [acquired] = part.acquired
         assert acquired.delivery_count == 1
         assert world.clock.now_ms() - started_ms < LOCK_MS / 2, "it was held until its lock ended"
-
-
-@pytest.mark.seeds(20)
-def test_a_fetch_whose_wait_is_ended_early_says_what_became_of_its_acknowledgements(
-    seed: int,
-) -> None:
-    world = begin(seed)
-    owner = owner_of(world, GROUPS[0])
-    leaders = [world.leader_of(TOPIC, number) for number in range(PARTITIONS)]
-    number = next((at for at, one in enumerate(leaders) if one is not owner), 0)
-    leader = leaders[number]
-    assert leader is not None
-
-    def fetch(*acks: ShareAcks, wait_ms: int) -> tuple[Promise[ShareFetched], Cancellation]:
-        wanted = (ShareWanted(TOPIC, number),)
-        call = ShareFetch(GROUPS[0], "one", wanted, acks, wait_ms=wait_ms, session_id=1)
-        cancellation = Cancellation()
-        fetched = leader.broker.local_gate.share_groups.fetch(
-            SESSION, call=call, cancellation=cancellation
-        )
-        return fetched, cancellation
-
-    world.wait(fetch(wait_ms=0)[0])  # The group begins in the topic.
-    committed: list[GoQueueError | None] = []
-    world.produce(TOPIC, ["a"], lambda _, error: committed.append(error), number=number)
-    [part] = world.wait(fetch(wait_ms=5_000)[0]).parts
-    [held] = part.acquired
-    accepted = AckBatch(held.first, held.last, bytes((AckType.ACCEPT,)))
-    ended, cancellation = fetch(ShareAcks(TOPIC, number, (accepted,)), wait_ms=30_000)
-    world.run_for(world.random.uniform(0, 8))  # It may be under way, or not durable yet.
-    cancellation.cancel()
-    started_ms = world.clock.now_ms()
-    fetched = world.wait(ended)
-    assert [one.error for one in fetched.acked] == [None]
-    assert world.clock.now_ms() - started_ms < 1_000, "it waited on"

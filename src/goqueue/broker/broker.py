@@ -252,11 +252,9 @@ class Broker:
             self.topics, hosts, new_id=self.new_id, is_stream_group=self.groups.is_known
         )
         self.queues = Queues(self.topics, hosts, queue_groups, self.reads.look)
-        self.share_serving = ShareServing(self.topics, is_curable=self.leaders.is_curable)
-        self.share_leases = ShareLeases(
-            self.topics, hosts, queue_groups, self.queues.positions, self.share_serving.look_ahead
-        )
+        self.share_leases = ShareLeases(self.topics, hosts, queue_groups, self.queues.positions)
         self.share_offsets = ShareOffsets(self.topics, hosts, queue_groups)
+        self.share_serving = ShareServing(self.topics, is_curable=self.leaders.is_curable)
         self.share_members = ShareMembers(
             clock, self.topics, self.groups, queue_groups, node_id=self.node_id
         )

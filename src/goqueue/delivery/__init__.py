@@ -52,6 +52,7 @@ from goqueue.delivery.leases import (
     TAILS,
     Delivery,
     Lease,
+    Unacked,
     check_receipt,
     queue_tag,
 )
@@ -70,7 +71,6 @@ from goqueue.delivery.ledger import (
     Prepared,
     Sealed,
 )
-from goqueue.delivery.limits import Unacked
 from goqueue.delivery.partition_queue import PartitionLog
 from goqueue.delivery.queue import LeasedRun, Queue
 from goqueue.delivery.settings import (

@@ -73,9 +73,10 @@ class SettlingByOffset:
                 yield found
             first += 1 if found is None else len(found[1])
 
-    def fail(self, lease: Lease, positions: Sequence[int], now_ms: int) -> None:
-        """Return messages that a consumer holds under a lease, as failed deliveries."""
-        self._settling.release(lease, positions, now_ms)
+    def fail(self, lease: Lease, now_ms: int) -> None:
+        """Return everything that a consumer holds under a lease, as a failed delivery."""
+        for position in list(lease.outstanding()):
+            self._settling.release(lease, position, now_ms)
 
     def _find(self, consumer: str, number: int, batches: Sequence[AckBatch]) -> Iterator[_Part]:
         held = _Held(self._leases.held(consumer, number))
@@ -108,10 +109,12 @@ class SettlingByOffset:
         elif type_ == AckType.RENEW:
             until_ms = now_ms + self._settling.settings.visibility_ms
             self._settling.renew(lease, positions, until_ms)
-        elif type_ == AckType.RELEASE:
-            self._settling.release(lease, positions, now_ms)
         else:
-            self._settling.refuse(lease, positions, REJECTED)
+            for position in positions:
+                if type_ == AckType.RELEASE:
+                    self._settling.release(lease, position, now_ms)
+                else:
+                    self._settling.refuse(lease, position, REJECTED)
 
 
 class _Repeated:

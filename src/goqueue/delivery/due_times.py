@@ -38,14 +38,11 @@ class DueTimes:
         self._heads: list[tuple[int, int]] = []  # due time and partition
         self._listed: dict[int, int] = {}  # the due time of each partition's valid head
 
-    def add(self, number: int, due_ms: Mapping[int, int]) -> None:
-        """Add messages of a partition, with the times from which they may be chosen again."""
+    def add(self, number: int, offset: int, due_ms: int) -> None:
         heap = self.by_partition.setdefault(number, [])
-        for offset, its_ms in due_ms.items():
-            heapq.heappush(heap, (its_ms, offset))
-        first_ms = heap[0][0]
-        if first_ms in due_ms.values() and self._listed.get(number) != first_ms:
-            self._list(number, first_ms)
+        heapq.heappush(heap, (due_ms, offset))
+        if heap[0][0] == due_ms and self._listed.get(number) != due_ms:
+            self._list(number, due_ms)
 
     def first(self, number: int | None = None) -> Due | None:
         """Return the earliest message, of one partition or of all."""

@@ -222,21 +222,12 @@ def _encode_retries(
 ) -> None:
     parts.append(varint(len(retries)))
     before = before_ms = 0
-    known, encoded = (0, 0, 0, 0, 0), b""
     for offset, (attempts, due_ms, key, first_ms) in retries:
-        values = (offset - before, attempts, due_ms - before_ms, key, first_ms)
-        if values != known or not encoded:
-            # Of messages that were returned together, most have those of the one before.
-            known, encoded = values, _encode_retry(*values, has_first=has_first)
-        parts.append(encoded)
+        parts += (varint(offset - before), varint(attempts), varint(due_ms - before_ms))
+        parts.append(_KEY_HASH.pack(key))
+        if has_first:
+            parts.append(varint(first_ms))
         before, before_ms = offset, due_ms
-
-
-def _encode_retry(
-    distance: int, attempts: int, due_ms: int, key: int, first_ms: int, *, has_first: bool
-) -> bytes:
-    encoded = varint(distance) + varint(attempts) + varint(due_ms) + _KEY_HASH.pack(key)
-    return encoded + varint(first_ms) if has_first else encoded
 
 
 def _check_version(what: str, version: int) -> None:

@@ -10,7 +10,7 @@ record. Two keys with the same hash only wait for each other unnecessarily.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from goqueue.delivery.ledger import NO_KEY
@@ -70,15 +70,15 @@ class KeyOrder:
         """Restore a retry from before a restart; return whether it may be chosen."""
         return self.enter(offset, key)
 
-    def out_before(self, offsets: Sequence[int]) -> set[int]:
-        """Return lower messages of the same keys that are in flight: there are none."""
-        return set()
+    def out_before(self, offset: int) -> list[int]:
+        """Return lower messages of the same key that are in flight: there are none."""
+        return []
 
-    def fail(self, offsets: Sequence[int]) -> Sequence[int]:
-        """Take messages back, which keep their keys; return the messages that may be chosen."""
-        return offsets
+    def fail(self, offset: int) -> list[int]:
+        """Take a message back, which keeps its key; return the messages that may be chosen."""
+        return [offset]
 
-    def in_turn(self, due_ms: Mapping[int, int]) -> Mapping[int, int]:
+    def in_turn(self, due_ms: dict[int, int]) -> dict[int, int]:
         """Return when each message may be chosen: no other one of its key can be."""
         return due_ms
 
@@ -169,15 +169,10 @@ class KeyBatches:
     def key_of(self, offset: int) -> int:
         return self.keys.get(offset, NO_KEY)
 
-    def out_before(self, offsets: Sequence[int]) -> set[int]:
-        """Return lower messages of the same keys that are in flight."""
-        found: set[int] = set()
-        highest = {self.key_of(offset): offset for offset in sorted(offsets)}
-        for key, offset in highest.items():
-            queue = self._queues.get(key)
-            if queue is not None:
-                found.update(one for one in queue.out if one < offset)
-        return found
+    def out_before(self, offset: int) -> list[int]:
+        """Return lower messages of the same key that are in flight."""
+        queue = self._queues.get(self.key_of(offset))
+        return [] if queue is None else sorted(one for one in queue.out if one < offset)
 
     # Delivery
 
@@ -221,23 +216,16 @@ class KeyBatches:
 
     # Return
 
-    def fail(self, offsets: Sequence[int]) -> Sequence[int]:
-        """Queue returned messages; return the messages that may be chosen from now on."""
-        free: list[int] = []
-        keys: dict[int, None] = {}
-        for offset in offsets:
-            key = self.keys.get(offset, NO_KEY)
-            if key == NO_KEY:
-                free.append(offset)
-                continue
-            keys[key] = None
-            queue = self._queues[key]
-            del queue.out[offset]
-            insort(queue.waiting, offset)
-            self.parked_count += 1
-        for key in keys:
-            free += self._offer(key, self._queues[key])
-        return free
+    def fail(self, offset: int) -> list[int]:
+        """Queue a returned message; return the messages that may be chosen from now on."""
+        key = self.keys.get(offset, NO_KEY)
+        if key == NO_KEY:
+            return [offset]
+        queue = self._queues[key]
+        del queue.out[offset]
+        insort(queue.waiting, offset)
+        self.parked_count += 1
+        return self._offer(key, queue)
 
     def followers(self, offsets: Iterable[int]) -> list[int]:
         """Remove finished messages; return those that may be chosen because of it."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import exp
 from typing import NamedTuple, Protocol
@@ -43,8 +43,7 @@ RATE_WINDOW_MS = 10_000
 
 MIXED = -1  # retries are chosen by due time, across lanes
 # How many messages are taken from one partition before the next one's turn. Batches are read
-# whole, so taking a few messages from each partition would read all of them for little. A call that
-# names its partition takes all it wants at once.
+# whole, so taking a few messages from each partition would read all of them for little.
 PARTITION_TURN = 128
 # A starving lane is served when this fraction of the starvation bound has elapsed, not later.
 RESCUE_BEGINS = 0.75
@@ -389,8 +388,8 @@ class Chooser:
     def add(self, partition: Backlog) -> None:
         assert partition.number == len(self._partitions)
         self._partitions.append(partition)
-        if partition.waiting:
-            self.queue(partition.number, partition.waiting)
+        for offset, due_ms in partition.waiting.items():
+            self.queue_one(partition.number, offset, due_ms)
 
     # Availability
 
@@ -406,9 +405,9 @@ class Chooser:
                     self._listed[lane].add(number)
                     heapq.heappush(self._oldest[lane], (partition.oldest_ms(lane), number))
 
-    def queue(self, partition: int, due_ms: Mapping[int, int]) -> None:
-        """Queue waiting messages by due time."""
-        self._due.add(partition, due_ms)
+    def queue_one(self, partition: int, offset: int, due_ms: int) -> None:
+        """Queue a waiting message by due time."""
+        self._due.add(partition, offset, due_ms)
 
     @property
     def has_ready(self) -> bool:
@@ -468,8 +467,6 @@ class Chooser:
         picks = self._choose_due(now_ms, count_max, number, is_alone)
         if picks and is_alone(picks[0].offsets[0]):
             return picks
-        if not self._has_ready(number):
-            return picks
         room = fresh_max(count_max - sum(len(pick.offsets) for pick in picks))
         while room > 0:
             ready = [lane for lane in range(LANE_COUNT) if number in self._ready[lane]]
@@ -480,13 +477,10 @@ class Chooser:
 
     def has_from(self, number: int, now_ms: int) -> bool:
         """Whether a partition has messages that may be chosen now."""
-        if self._has_ready(number):
+        if any(number in ready for ready in self._ready):
             return True
         first = self._due.first(number)
         return first is not None and first.due_ms <= now_ms
-
-    def _has_ready(self, number: int) -> bool:
-        return any(number in ready for ready in self._ready)
 
     def _choose_due(
         self,
@@ -559,10 +553,10 @@ class Chooser:
         """Take messages of a lane from partition `number`, or from the one whose turn it is."""
         ready = self._ready[lane]
         if number is None:
-            number, count = next(iter(ready)), min(count, PARTITION_TURN)
+            number = next(iter(ready))
         partition = self._partitions[number]
         del ready[number]
-        taken = partition.take(lane, count)
+        taken = partition.take(lane, min(count, PARTITION_TURN))
         assert taken, "a partition is listed as ready and has nothing"
         wait_ms = now_ms - partition.arrived_ms(taken[0])
         if partition.ready[lane]:

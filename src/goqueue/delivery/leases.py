@@ -17,15 +17,14 @@ from array import array
 from binascii import Error as BinasciiError
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import NamedTuple
 
 from goqueue.delivery.fairness import Tenant
 from goqueue.delivery.grants import Grant, Granted, LeaseEvent, lease_events
-from goqueue.delivery.limits import Unacked
-from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX, SIZES_CACHED
+from goqueue.delivery.settings import RECEIVE_MESSAGES_MAX, QueueSettings
 from goqueue.model.errors import InvalidReceipt
 
 SECRET_BYTES = 16
@@ -152,17 +151,49 @@ class Lease:
         )
         return lease_events(granted, self.granted_ms, self.out, self.until_ms, self.untils)
 
-    def outstanding(self, *, at_most: int | None = None) -> Sequence[int]:
-        """Return the indexes of the messages that are still in flight, or of the first of them."""
-        out, count = self.out, self.out_count if at_most is None else min(at_most, self.out_count)
-        at = out.find(1)
-        if out.find(0, at, at + count) < 0:
-            return range(at, at + count)  # The usual case; without any, it is empty.
-        indexes: list[int] = []
-        while len(indexes) < count:
-            indexes.append(at)
-            at = out.find(1, at + 1)
-        return indexes
+    def outstanding(self) -> Iterator[int]:
+        """Yield the indexes of the messages that are still in flight."""
+        at = self.out.find(1)
+        while at >= 0:
+            yield at
+            at = self.out.find(1, at + 1)
+
+
+@dataclass(slots=True)
+class Unacked:
+    """The number of messages in flight, total and per consumer; shared by a group's queues."""
+
+    total: int = 0
+    by_consumer: dict[str, int] = field(default_factory=dict)
+
+    def add(self, consumer: str, count: int) -> None:
+        self.total += count
+        left = self.by_consumer.get(consumer, 0) + count
+        if left:
+            self.by_consumer[consumer] = left
+        else:
+            self.by_consumer.pop(consumer, None)
+
+    def of(self, consumer: str) -> int:
+        return self.by_consumer.get(consumer, 0)
+
+
+class Limits:
+    """The limits of a queue, and what counts against them."""
+
+    __slots__ = ("pending_letters", "retrying", "settings", "unacked")
+
+    def __init__(self, settings: QueueSettings, unacked: Unacked) -> None:
+        self.settings = settings
+        self.unacked = unacked
+        self.retrying = 0  # waiting messages that were delivered before
+        self.pending_letters = 0  # messages on their way to the dead-letter topic
+
+    def room_for(self, consumer: str) -> int:
+        """How many more messages the consumer may hold."""
+        settings, unacked = self.settings, self.unacked
+        group_room = settings.unacked_max - unacked.total - self.pending_letters
+        return max(0, min(group_room, settings.consumer_unacked_max - unacked.of(consumer)))
 
 
 class Leases:
@@ -322,14 +353,10 @@ class Leases:
                 taken[lease] = [*of_lease, *of_run]
         return taken, refused
 
-    def give_back(self, lease: Lease, indexes: Sequence[int]) -> None:
-        """Mark messages as no longer in flight, and settle them."""
-        if isinstance(indexes, range):
-            lease.out[indexes.start : indexes.stop] = bytes(len(indexes))
-        else:
-            for index in indexes:
-                lease.out[index] = 0
-        self.settle(lease, len(indexes))
+    def give_back(self, lease: Lease, index: int) -> None:
+        """Mark one message as no longer in flight, and settle it."""
+        lease.out[index] = 0
+        self.settle(lease, 1)
 
     def settle(self, lease: Lease, count: int) -> None:
         """Account for `count` messages of the lease that were marked as no longer in flight."""
@@ -400,12 +427,6 @@ class Leases:
     def _wake_at(self, lease: Lease, wake_ms: int) -> None:
         lease.wake_ms = wake_ms
         heapq.heappush(self._expiries, (wake_ms, lease.id))
-
-
-@lru_cache(maxsize=SIZES_CACHED)
-def first_attempts(count: int) -> bytes:
-    """Return the attempts of `count` first deliveries; leases of the same size share the value."""
-    return b"\x01" * count
 
 
 def _no_receipts(serial: int) -> tuple[str, Sequence[str]]:

@@ -326,8 +326,9 @@ class Ledger:
             if len(self.letter_intents) > LETTER_ENDS_MAX:
                 del self.letter_intents[next(iter(self.letter_intents))]
         elif isinstance(event, Retried):
-            is_done = self.is_done
-            self.retries.update(one for one in event.retries if not is_done(one[0]))
+            for offset, retry in event.retries:
+                if not self.is_done(offset):
+                    self.retries[offset] = retry
         elif isinstance(event, Prepared):
             self._prepare(event)
         elif isinstance(event, Ended):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from goqueue.delivery.grants import LeaseEvent
@@ -10,6 +10,7 @@ from goqueue.delivery.initial_delays import InitialDelays
 from goqueue.delivery.journal import Outbox
 from goqueue.delivery.key_order import KeyBatches, KeyOrder
 from goqueue.delivery.lanes import NORMAL, Arrivals, Chooser, LaneIndex, Rates
+from goqueue.delivery.leases import Limits
 from goqueue.delivery.ledger import (
     DeadLetter,
     DeadLettered,
@@ -26,7 +27,6 @@ from goqueue.delivery.ledger import (
     Rewound,
     stored_letters,
 )
-from goqueue.delivery.limits import Limits
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.settings import LANE_COUNT
 
@@ -368,12 +368,11 @@ class PartitionQueue:
         for offset in offsets:
             if offset in retries:
                 turns_ms[offset] = max(now_ms, retries[offset].due_ms)
-        due_ms, waiting = self.key_order.in_turn(turns_ms), self.waiting
-        # Some may wait already, and their due times have changed.
-        new = [one for one in due_ms if one in retries and one not in waiting]
-        waiting.update(due_ms)
-        self._count_retrying(self.retrying_count + len(new))
-        self._chooser.queue(self.number, due_ms)
+        for offset, due_ms in self.key_order.in_turn(turns_ms).items():
+            if offset in self.waiting:
+                self.take_waiting(offset)  # Its due time may have changed.
+            self.wait(offset, due_ms)
+            self._chooser.queue_one(self.number, offset, due_ms)
 
     def refresh(self) -> None:
         """Update what the chooser knows of ready messages, after a change."""
@@ -406,36 +405,28 @@ class PartitionQueue:
     def _release_keys(self, offsets: Sequence[int], now_ms: int) -> None:
         self.make_available(self.key_order.followers(offsets), now_ms)
 
-    def retry(self, retries: Mapping[int, Retry], why: Return) -> None:
-        """Take back messages that were not acknowledged, for redelivery from their due times on."""
-        offsets = list(retries)
-        before = self._before_in_keys(offsets)
-        self.record(Retried([*before, *retries.items()], [(offset, why) for offset in offsets]))
-        self.make_available(self.key_order.fail(offsets), 0)
+    def retry(self, offset: int, retry: Retry, why: Return) -> None:
+        """Take back a message that was not acknowledged, for redelivery from its due time on."""
+        self.record(Retried([*self._before_in_key(offset), (offset, retry)], [(offset, why)]))
+        self.redeliver(offset, 0)
 
-    def redeliver(self, offsets: Sequence[int], now_ms: int) -> None:
-        """Make messages that were in flight available again; retries when they are due."""
-        is_done = self.ledger.is_done
-        done = [offset for offset in offsets if is_done(offset)]  # by retention, or by a late ack
-        if done:
-            self._release_keys(done, now_ms)
-            gone = set(done)
-            offsets = [offset for offset in offsets if offset not in gone]
-        if offsets:
-            self.make_available(self.key_order.fail(offsets), now_ms)
+    def redeliver(self, offset: int, now_ms: int) -> None:
+        """Make a message that was in flight available again; a retry when it is due."""
+        if self.ledger.is_done(offset):  # by retention, or by a late ack
+            self._release_keys((offset,), now_ms)
+        else:
+            self.make_available(self.key_order.fail(offset), now_ms)
 
-    def _before_in_keys(self, offsets: Sequence[int]) -> list[tuple[int, Retry]]:
-        """Return lower leased messages of their keys that have no retry, to be recorded with them.
+    def _before_in_key(self, offset: int) -> list[tuple[int, Retry]]:
+        """Return lower leased messages of its key that have no retry, to be recorded with it.
 
         After a restart the keys of retries are in the ledger, but those of other messages are only
         found when their records are read. Without this the later message could be delivered first.
         """
         order, ledger = self.key_order, self.ledger
-        before = order.out_before(offsets)
-        before.difference_update(offsets)
         return [
-            (one, Retry(0, 0, order.key_of(one)))
-            for one in sorted(before)
+            (one, Retry(0, 0, order.key_of(offset)))
+            for one in order.out_before(offset)
             if one not in ledger.retries and one not in self.prepared and not ledger.is_done(one)
         ]
 

@@ -11,9 +11,9 @@ expiry of the lease, ends the delivery in `settling`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, pairwise
 from random import Random
 from typing import NamedTuple
@@ -30,14 +30,13 @@ from goqueue.delivery.leases import (
     Delivery,
     Lease,
     Leases,
+    Limits,
     Receipts,
-    first_attempts,
+    Unacked,
 )
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Finish, Ledger, Sealed
-from goqueue.delivery.limits import Limits, Unacked
 from goqueue.delivery.partition_queue import PartitionLog, PartitionQueue
-from goqueue.delivery.ranges import ranges_of
-from goqueue.delivery.settings import LEASE_MESSAGES_MAX, LaneSettings, QueueSettings
+from goqueue.delivery.settings import LEASE_MESSAGES_MAX, SIZES_CACHED, LaneSettings, QueueSettings
 from goqueue.delivery.settling import EXHAUSTED, SETTLED, Settled, Settling, Totals
 from goqueue.delivery.transactions import PreparedAcks
 from goqueue.model.errors import GoQueueError
@@ -259,19 +258,13 @@ class Queue:
         return is_due or self.chooser.has_ready or self.settings.fair_keys
 
     def choose_from(
-        self,
-        number: int,
-        now_ms: int,
-        consumer: str,
-        count_max: int,
-        *,
-        aligned_end: Callable[[int], int] | None = None,
+        self, number: int, now_ms: int, consumer: str, count_max: int, *, aligned_end: int = 0
     ) -> list[Pick]:
         """Return candidates of one partition, like `choose`; tenants have no shares here.
 
         A message in its last delivery is chosen alone, so that it cannot fail those around it.
-        They go up to what `aligned_end` returns for the next offset, unless that is 0, if there is
-        any room: the rest of a batch would be sent again with each of its parts.
+        With `aligned_end`, they go up to there if there is any room, as the rest of a batch would
+        be sent again with each of its parts.
         """
         assert not self._chosen, "the last choice has not been answered"
         partition, limits = self.partitions[number], self.limits
@@ -287,9 +280,8 @@ class Queue:
             self._end_fairness()
 
         def fresh_max(left: int) -> int:
-            if left == room and aligned_end is not None:
-                end = aligned_end(partition.next_offset)
-                left = partition.distance_to(end, at_most=most) or left
+            if left == room and aligned_end:
+                left = partition.distance_to(aligned_end, at_most=most) or left
             return min(left, self.settings.retrying_max - limits.retrying)
 
         self._chosen = self.chooser.choose_from(
@@ -434,7 +426,7 @@ class Queue:
         has_receipts: bool,
     ) -> Lease:
         partition = self.partitions[number]
-        attempts: Sequence[int] = first_attempts(len(offsets))
+        attempts: Sequence[int] = _first_attempts(len(offsets))
         firsts_ms: Sequence[int] | None = None
         if partition.ledger.retries:
             attempts = [min(partition.attempts_of(one) + 1, ATTEMPTS_MAX) for one in offsets]
@@ -480,16 +472,19 @@ class Queue:
     def release(self, leases: Iterable[Lease], now_ms: int) -> None:
         """Void leases whose messages no consumer received: deliverable again, and not counted."""
         for lease in leases:
-            self.void(lease, lease.outstanding(), now_ms)
+            self.void(lease, list(lease.outstanding()), now_ms)
 
     def void(self, lease: Lease, indexes: Sequence[int], now_ms: int) -> None:
         """Void some messages of a lease like `release`."""
         if not indexes:
             return
         partition = self.partitions[lease.partition]
-        offsets = tuple(self.settling.take_back(lease, indexes))
-        partition.note_lease(Voided(lease.id, ranges_of(sorted(indexes)), offsets))
-        partition.redeliver(offsets, now_ms)
+        for index in indexes:
+            self.settling.take_back(lease, index)
+        offsets = tuple(lease.offsets[index] for index in indexes)
+        partition.note_lease(Voided(lease.id, [(one, one + 1) for one in indexes], offsets))
+        for offset in offsets:
+            partition.redeliver(offset, now_ms)
         partition.refresh()
 
     def give_back(self, now_ms: int, receipts: Sequence[str]) -> list[Settled]:
@@ -536,15 +531,18 @@ class Queue:
         for lease in self.leases:
             if lease.partition != number:
                 continue
-            recalled: list[int] = []
-            for index in lease.outstanding():
+            for index in list(lease.outstanding()):
                 if lease.offsets[index] >= offset:
-                    recalled.append(index)
+                    self.settling.take_back(lease, index)
                 else:
                     kept.append(lease.offsets[index])
-            if recalled:
-                self.settling.take_back(lease, recalled)
         return kept
+
+
+@lru_cache(maxsize=SIZES_CACHED)
+def _first_attempts(count: int) -> bytes:
+    """Return the attempts of `count` first deliveries; leases of the same size share the value."""
+    return b"\x01" * count
 
 
 class _Draft:

@@ -88,11 +88,7 @@ class RangeSet:
         return f"RangeSet({list(self)})"
 
     def __contains__(self, offset: int) -> bool:
-        number = bisect_right(self.ends, offset)
-        if number == len(self.ends):
-            return False
-        block = self._blocks[number]
-        return block.starts[bisect_right(block.ends, offset)] <= offset
+        return self.first_missing_from(offset) != offset
 
     def add(self, first: int, end: int) -> None:
         """Add the offsets from `first` up to, but not including, `end`."""

@@ -12,9 +12,8 @@ import msgspec
 from goqueue.delivery.fairness import Message, Tenants
 from goqueue.delivery.grants import Extended, LeaseEvent
 from goqueue.delivery.lanes import lane_counts
-from goqueue.delivery.leases import Lease, Leases
+from goqueue.delivery.leases import Lease, Leases, Limits
 from goqueue.delivery.ledger import DeadLetter, Finish, Retried, Retry, Return
-from goqueue.delivery.limits import Limits
 from goqueue.delivery.partition_queue import PartitionQueue
 from goqueue.delivery.ranges import ranges_of
 from goqueue.delivery.settings import QueueSettings
@@ -99,19 +98,12 @@ class Settling:
         self._leases.settle(lease, len(indexes))
         if self._tenants.known or self._tenants.idle:
             self._note_handled(lease, indexes, now_ms)
-        return self._end_flight(lease, indexes)
-
-    def _end_flight(self, lease: Lease, indexes: Sequence[int]) -> Sequence[int]:
-        """Count messages as no longer in flight; return their offsets."""
         in_flight, lanes = self._partitions[lease.partition].in_flight, lease.lanes
         offsets: Sequence[int] = lease.offsets
         if len(indexes) == 1:
             in_flight[lanes[indexes[0]]] -= 1
             return (offsets[indexes[0]],)
-        if isinstance(indexes, range):
-            lanes = lanes[indexes.start : indexes.stop]
-            offsets = offsets[indexes.start : indexes.stop]
-        elif len(indexes) != len(offsets):
+        if len(indexes) != len(offsets):
             lanes = bytes([lanes[index] for index in indexes])
             offsets = [offsets[index] for index in indexes]
         for lane, count in lane_counts(lanes):
@@ -141,8 +133,7 @@ class Settling:
             rest_ms = delay_ms
             if rest_ms is None:
                 rest_ms = backoff_ms(self.settings, lease.attempts[index], self._random)
-            letters = self._fail(lease, (index,), (now_ms + rest_ms,), Return.NACKED)
-            settled.append(Settled(None, letters[0] if letters else None))
+            settled.append(Settled(None, self._fail(lease, index, now_ms + rest_ms, Return.NACKED)))
         return settled
 
     def reject(self, now_ms: int, receipts: Sequence[str], *, reason: str) -> list[Settled]:
@@ -155,7 +146,7 @@ class Settling:
                 continue
             lease, index = found
             self._totals.rejected += 1
-            self.take_back(lease, (index,))
+            self.take_back(lease, index)
             settled.append(Settled(None, self._dead_letter(lease, index, reason, Return.REJECTED)))
         return settled
 
@@ -208,21 +199,19 @@ class Settling:
             self._totals.skipped += len(positions)
         self._partitions[lease.partition].finish(offsets, why, now_ms)
 
-    def release(self, lease: Lease, positions: Sequence[int], now_ms: int) -> None:
-        """Return messages: at once, or after the backoff if the settings say so."""
-        self._totals.nacked += len(positions)
-        due_ms: Sequence[int] = (now_ms,) * len(positions)
+    def release(self, lease: Lease, position: int, now_ms: int) -> None:
+        """Return a message: at once, or after the backoff if the settings say so."""
+        self._totals.nacked += 1
+        rest_ms = 0
         if self.settings.release_backoff:
-            settings, random, attempts = self.settings, self._random, lease.attempts
-            due_ms = [now_ms + backoff_ms(settings, attempts[one], random) for one in positions]
-        self._fail(lease, positions, due_ms, Return.NACKED)
+            rest_ms = backoff_ms(self.settings, lease.attempts[position], self._random)
+        self._fail(lease, position, now_ms + rest_ms, Return.NACKED)
 
-    def refuse(self, lease: Lease, positions: Sequence[int], reason: str) -> None:
-        """Send messages that can never be processed to the dead-letter topic."""
-        self._totals.rejected += len(positions)
-        self.take_back(lease, positions)
-        for position in positions:
-            self._dead_letter(lease, position, reason, Return.REJECTED)
+    def refuse(self, lease: Lease, position: int, reason: str) -> None:
+        """Send a message that can never be processed to the dead-letter topic."""
+        self._totals.rejected += 1
+        self.take_back(lease, position)
+        self._dead_letter(lease, position, reason, Return.REJECTED)
 
     def renew(self, lease: Lease, positions: Sequence[int], until_ms: int) -> None:
         """Extend the lease of these messages, which are in flight."""
@@ -241,8 +230,9 @@ class Settling:
         """Take back these messages, whose leases have expired; return their number."""
         count = 0
         for lease, indexes in expired:
-            # The consumer had the whole visibility timeout; no backoff is added to it.
-            self._fail(lease, indexes, (now_ms,) * len(indexes), Return.LEASE_EXPIRED)
+            for index in indexes:
+                # The consumer had the whole visibility timeout; no backoff is added to it.
+                self._fail(lease, index, now_ms, Return.LEASE_EXPIRED)
             count += len(indexes)
         self._totals.leases_expired += count
         return count
@@ -251,44 +241,29 @@ class Settling:
         """Take back every message whose lease has expired; return their number."""
         return self.take_expired(self._leases.expired(now_ms), now_ms)
 
-    def take_back(self, lease: Lease, indexes: Sequence[int]) -> Sequence[int]:
-        """End the lease of messages, which are then in no state until the caller decides.
+    def take_back(self, lease: Lease, index: int) -> None:
+        """End the lease of one message, which is then in no state until the caller decides."""
+        self._leases.give_back(lease, index)
+        self._partitions[lease.partition].in_flight[lease.lanes[index]] -= 1
+        tenant = None if lease.tenants is None else lease.tenants[index]
+        if tenant is not None:
+            self._tenants.give_back(tenant)
 
-        Return their offsets.
-        """
-        self._leases.give_back(lease, indexes)
-        if lease.tenants is not None:
-            for index in indexes:
-                tenant = lease.tenants[index]
-                if tenant is not None:
-                    self._tenants.give_back(tenant)
-        return self._end_flight(lease, indexes)
-
-    def _fail(
-        self, lease: Lease, indexes: Sequence[int], due_ms: Sequence[int], why: Return
-    ) -> list[DeadLetter]:
-        """End failed deliveries: retry at their due times, unless the delivery limit is reached.
-
-        Return the dead letters.
-        """
-        offsets, attempts = self.take_back(lease, indexes), lease.attempts
-        partition = self._partitions[lease.partition]
-        is_done, key_of = partition.ledger.is_done, partition.key_order.key_of
-        letters: list[DeadLetter] = []
-        retries: dict[int, Retry] = {}
-        for index, offset, its_ms in zip(indexes, offsets, due_ms, strict=True):
-            if self.is_last(attempts[index]):
-                letters.append(self._dead_letter(lease, index, EXHAUSTED, why))
-            elif is_done(offset):  # removed by retention in the meantime
-                partition.redeliver((offset,), its_ms)
-            else:
-                first_ms = lease.first_of(index)
-                retries[offset] = Retry(attempts[index], its_ms, key_of(offset), first_ms)
-                if self.settings.late_acks and lease.tails:
-                    self.late.add(Late(lease, index))
-        if retries:
-            partition.retry(retries, why)
-        return letters
+    def _fail(self, lease: Lease, index: int, due_ms: int, why: Return) -> DeadLetter | None:
+        """End a failed delivery: retry at `due_ms`, unless the delivery limit is reached."""
+        self.take_back(lease, index)
+        attempts = lease.attempts[index]
+        if self.is_last(attempts):
+            return self._dead_letter(lease, index, EXHAUSTED, why)
+        partition, offset = self._partitions[lease.partition], lease.offsets[index]
+        if partition.ledger.is_done(offset):  # removed by retention in the meantime
+            partition.redeliver(offset, due_ms)
+            return None
+        key = partition.key_order.key_of(offset)
+        partition.retry(offset, Retry(attempts, due_ms, key, lease.first_of(index)), why)
+        if self.settings.late_acks and lease.tails:
+            self.late.add(Late(lease, index))
+        return None
 
     def is_last(self, attempts: int) -> bool:
         """Whether this was the last delivery that a message gets."""

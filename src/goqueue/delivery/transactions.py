@@ -73,7 +73,7 @@ class PreparedAcks:
         for lease, indexes in preparation.taken.items():
             for index in indexes:
                 lanes[lease.partition, lease.offsets[index]] = lease.lanes[index]
-            self._settling.take_back(lease, indexes)
+                self._settling.take_back(lease, index)
         for number, event in preparation.events:
             of_event = bytes(lanes[number, offset] for offset, _ in event.retries)
             self._partitions[number].prepare(event, of_event)
@@ -96,11 +96,8 @@ class PreparedAcks:
             partition.refresh()
 
     def _retry_all(self, partition: PartitionQueue, retries: dict[int, Retry]) -> None:
-        again: list[int] = []
         for offset, retry in retries.items():
             if self._settling.is_last(retry.attempts):
                 partition.dead_letter(offset, retry.attempts, EXHAUSTED)
             elif offset in partition.ledger.retries:
-                again.append(offset)
-        if again:
-            partition.redeliver(again, 0)
+                partition.redeliver(offset, 0)

@@ -26,7 +26,7 @@ from goqueue.runtime.budgets import MEMORY_WAIT_SECONDS_MAX, ReceiveBudget, Unse
 from goqueue.runtime.disk import LocalFile
 from goqueue.runtime.turns import Turns
 from goqueue.wire.complaints import Complaints
-from goqueue.wire.parts import FileRange, Part, joined
+from goqueue.wire.parts import FileRange, Part
 
 SHARED_BUFFER_BYTES = 256 << 10
 BUFFER_BYTES_MIN = 16 << 10
@@ -37,6 +37,7 @@ KEPT_BUFFER_BYTES_MAX = 4 << 20  # a larger one is released as soon as its reque
 # that others do not wait for it.
 DELAYED_STEP_BYTES = 64 << 10
 MEMORY_RETRY_SECONDS = 0.1
+JOINED_BYTES_MAX = 256 << 10
 GATHER_MAX = 64  # parts per system call
 SEND_PER_TURN_BYTES = 4 << 20  # then other connections get their turn
 
@@ -255,7 +256,6 @@ class SocketConnection:
         else:
             self._sent.value -= len(answer) - length  # It was counted as a whole in this turn.
             self._queue([memoryview(answer)[length:]])
-            self._await_writable()
 
     def _watch(self) -> None:
         if self._turns is None:
@@ -405,10 +405,8 @@ class SocketConnection:
         if self._is_writing:
             self._queue(parts)
             return
-        if len(parts) > 1:
-            parts = joined(parts)
-        data = parts[0]
-        if len(parts) > 1 or not isinstance(data, bytes):
+        data = _joined(parts)
+        if data is None:
             if self._queue(parts):
                 self._write()
             return
@@ -424,7 +422,6 @@ class SocketConnection:
         # The usual case: everything fits into the socket's buffer at once.
         if sent != len(data):
             self._queue([memoryview(data)[sent:]])
-            self._await_writable()
 
     def _queue(self, parts: list[Part]) -> bool:
         """Append parts to the unsent data; if a file is unusable, close and return False."""
@@ -441,13 +438,10 @@ class SocketConnection:
             return False
         if self._unsent is not None and kept_bytes:
             self._unsent.add(self, kept_bytes)
-        return True
-
-    def _await_writable(self) -> None:
-        """Send the rest as soon as the socket accepts more."""
         if not self._is_writing:
             self._is_writing = True
             self._loop.add_writer(self._fd, self._write)
+        return True
 
     def _fail_to_send(self, error: OSError) -> None:
         if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT):
@@ -471,9 +465,7 @@ class SocketConnection:
         except OSError as error:
             self._fail_to_send(error)
             return
-        if self._outgoing:
-            self._await_writable()
-        elif self._is_writing:
+        if not self._outgoing:
             self._loop.remove_writer(self._fd)
             self._is_writing = False
         if was_blocked and not self._protocol.is_blocked:
@@ -531,6 +523,17 @@ class SocketConnection:
 
     def _transmit_file(self, part: FileRange) -> int:
         return os.sendfile(self._fd, part.file.fileno(), part.position, part.length)
+
+
+def _joined(parts: list[Part]) -> bytes | None:
+    """All parts joined; None if they are too many, too large or ranges of files."""
+    if len(parts) == 1 and isinstance(parts[0], bytes):
+        return parts[0]  # Most responses are a single small part.
+    if len(parts) > GATHER_MAX or any(part.__class__ is FileRange for part in parts):
+        return None
+    if sum(map(len, parts)) > JOINED_BYTES_MAX:
+        return None  # Copying it would cost more than it saves.
+    return b"".join(parts)  # type: ignore[arg-type]
 
 
 def _kept(part: Part) -> Part:

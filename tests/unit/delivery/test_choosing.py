@@ -151,11 +151,3 @@ def test_a_receive_does_not_look_at_every_partition(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(PartitionQueue, "oldest_ms", counted)
     desk.receive(10)
     assert len(looks) < 200
-
-
-def test_a_call_that_names_its_partition_gets_its_messages_in_one_piece() -> None:
-    topic = Topic(2)
-    topic.produce(1000, partition=1)
-    desk = Desk(topic, WIDE, PATIENT)
-    (pick,) = desk.queue.choose_from(1, topic.now_ms, "one", 900)
-    assert pick.offsets == range(900)

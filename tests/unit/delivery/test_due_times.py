@@ -22,9 +22,8 @@ def test_due_times_agree_with_a_sorted_list_through_random_changes() -> None:
         waiting = partitions[number].waiting
         action = chance.random()
         if action < 0.5 and offset not in waiting:
-            added = {one: chance.randrange(100) for one in range(offset, 50, 17)}
-            waiting.update(added)
-            times.add(number, added)
+            waiting[offset] = chance.randrange(100)
+            times.add(number, offset, waiting[offset])
         elif action < 0.7:
             waiting.pop(offset, None)
         elif (first := times.first(number if action < 0.85 else None)) is not None:
@@ -45,7 +44,7 @@ def test_entries_of_many_retries_do_not_pile_up() -> None:
     times = DueTimes([partition])
     for turn in range(1000):
         partition.waiting[1] = turn
-        times.add(0, {1: turn})
+        times.add(0, 1, turn)
         first = times.first()
         assert first is not None
         times.take(0)
@@ -57,8 +56,8 @@ def test_entries_of_many_retries_do_not_pile_up() -> None:
 def test_the_next_time_is_the_first_that_has_not_come() -> None:
     partitions = [Partition({1: 10}), Partition({1: 30})]
     times = DueTimes(partitions)
-    times.add(0, {1: 10})
-    times.add(1, {1: 30})
+    times.add(0, 1, 10)
+    times.add(1, 1, 30)
     assert times.next_after_ms(5) == 10
     assert times.next_after_ms(10) == 30
     assert times.next_after_ms(30) is None

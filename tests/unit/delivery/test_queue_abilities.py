@@ -6,9 +6,8 @@ import pytest
 
 from goqueue.delivery import RECEIVE_MESSAGES_MAX, QueueSettings, stats, stored_queue_settings
 from goqueue.delivery.initial_delays import STEPS, InitialDelays
-from goqueue.delivery.leases import TAILS, Leases, Receipts
+from goqueue.delivery.leases import TAILS, Leases, Receipts, Unacked
 from goqueue.delivery.ledger import ATTEMPTS_MAX, Retried, Retry
-from goqueue.delivery.limits import Unacked
 from goqueue.delivery.settling import LATE_RECEIPTS_MAX, Late, LateReceipts
 from goqueue.model.errors import UnsupportedVersion
 from tests.unit.delivery.desk import Desk, errors, receipts

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 ANSWER_MS = 30_000  # for the owner to answer, in addition to the wait time of the client
 # For each node, if the result may do without it: a person waits for it.
 PARTIAL_ANSWER_MS = 2_000
-# For a call whose wait was ended to answer what it has changed.
-CANCELLED_MS_MAX = 5_000
 HANDOVER_MS_MAX = 5_000  # longer than it takes to detect that a node has failed
 HANDOVER_RETRY_MS = 50
 
@@ -284,18 +282,10 @@ class Forwarder:
             else:
                 self._answer(answer, operation, value, caller)
 
-        def abandon() -> None:
-            done(None, RequestTimedOut("The client has disconnected."))
-
         def give_up() -> None:
-            self._served[place] = _nothing_waits
             cancellation.cancel()
-            # A cancelled call may never complete, and its entry here would then leak. But one that
-            # has changed something ends its wait only, and answers when that is durable.
-            if operation.is_reading:
-                abandon()
-            else:
-                self.clock.call_later(CANCELLED_MS_MAX, abandon)
+            # A cancelled call may never complete, and its entry here would then leak.
+            done(None, RequestTimedOut("The client has disconnected."))
 
         self._served[place] = give_up
         self._perform(call.session, operation, arguments).then(done)
@@ -398,4 +388,4 @@ class _RoutedCall:
 
 
 def _nothing_waits() -> None:
-    """Used while there is nothing to cancel."""
+    """An attempt is running, which says itself how to cancel it."""

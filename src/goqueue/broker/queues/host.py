@@ -95,8 +95,8 @@ class ReceiveCall(ABC, Generic[D]):
 
     @property
     @abstractmethod
-    def partitions(self) -> Collection[int] | None:
-        """The partitions whose messages it takes; None if it takes those of any."""
+    def is_selective(self) -> bool:
+        """Whether it takes messages of some partitions only, so that others may still find some."""
 
     @abstractmethod
     def collect(self, hosted: HostedQueue) -> D:
@@ -271,9 +271,8 @@ class HostedQueue:
         if self._closed_by is not None:
             receiver.refuse(self._closed_by)
             return
-        # Waiting receivers come first, so serve at once only if there are none.
-        must_queue = self._general_count > 0
-        if not must_queue:
+        if not self._general_count:
+            # Waiting receivers come first, so serve at once only if there are none.
             self.see_time_pass()
             if self._try(receiver):
                 self.settle()
@@ -286,18 +285,18 @@ class HostedQueue:
             receiver.answer_nothing()
         else:
             self._receivers[receiver] = None
-            self._general_count += receiver.partitions is None
+            self._general_count += not receiver.is_selective
             self.limits.waiting += 1
             receiver.leave = partial(self._leave, receiver)
             receiver.timer = self._clock.call_later(wait_ms, receiver.cancel)
-            if (must_queue or self.is_searching) and not self.is_awaiting:
+            if not self.is_awaiting:
                 self.wake()
         self.settle()
 
     def _leave(self, receiver: ReceiveCall[Any]) -> None:
         self._hasty.pop(receiver, None)
         if self._receivers.pop(receiver, self) is None:
-            self._general_count -= receiver.partitions is None
+            self._general_count -= not receiver.is_selective
             self.limits.waiting -= 1
 
     def wake(self) -> None:
@@ -307,22 +306,15 @@ class HostedQueue:
             self._clock.call_soon(self._serve)
 
     def _serve(self) -> None:
-        self._is_serving_due = is_searching = False
+        self._is_serving_due = self.is_searching = False
         if self._is_closed:
             return
-        empty: set[int] = set()  # partitions that have nothing more for anybody now
         for receiver in list(self._receivers):
-            numbers = receiver.partitions
-            if numbers is not None and empty.issuperset(numbers):
-                continue
             # A consumer at its limit must not block those behind it.
             if not self.queue.limits.room_for(receiver.consumer) or self._try(receiver):
                 continue
-            is_searching = is_searching or self.is_searching
-            if numbers is None or not self.queue.may_choose(self.now_ms):
+            if not receiver.is_selective or not self.queue.may_choose(self.now_ms):
                 break
-            empty.update(numbers)
-        self.is_searching = is_searching
         if self._hasty and not (self.is_awaiting or self.is_searching):
             self._dismiss()
         if self.is_searching:
@@ -345,6 +337,30 @@ class HostedQueue:
         if messages:
             self._hand_over(receiver, messages)
         return bool(messages)
+
+    def return_held(
+        self, consumer: str, number: int, is_over: Callable[[Lease], bool], *, is_counted: bool
+    ) -> bool:
+        """Return leases of a consumer in a partition, as failed or as never delivered."""
+        now_ms, by_offset = self.see_time_pass(), self.queue.by_offset
+        held = [one for one in by_offset.held(consumer, number) if is_over(one)]
+        if is_counted:
+            for lease in held:
+                by_offset.fail(lease, now_ms)
+        else:
+            self.queue.release(held, now_ms)
+        self.settle()
+        self.wake()
+        return bool(held)
+
+    def void_held(self, consumer: str, number: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Return ranges (first, last) that never reached the consumer, and that it may hold."""
+        now_ms, queue = self.see_time_pass(), self.queue
+        for first, last in ranges:
+            for lease, positions in list(queue.by_offset.find(consumer, number, first, last)):
+                queue.void(lease, positions, now_ms)
+        self.settle()
+        self.wake()
 
     def take_back(self, consumer: str) -> None:
         """Return all messages of a consumer as if they had not been delivered."""

@@ -251,8 +251,8 @@ class Receiver(ReceiveCall[Received]):
     topic: str = ""
 
     @property
-    def partitions(self) -> None:
-        return None
+    def is_selective(self) -> bool:
+        return False
 
     def collect(self, hosted: HostedQueue) -> Received:
         """Lease messages of any partition, and read their records."""

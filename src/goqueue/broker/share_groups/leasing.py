@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from goqueue.broker.queues.acquiring import Acquired, Acquirer, return_held, void_held
+from goqueue.broker.queues.acquiring import Acquired, Acquirer
 from goqueue.broker.queues.groups import QueueGroups
 from goqueue.broker.queues.host import HostedGroup, HostedQueue
 from goqueue.broker.queues.hosting import QueueHosts
@@ -23,8 +23,6 @@ from goqueue.model.errors import (
 )
 from goqueue.model.names import TopicPartition
 from goqueue.model.share_groups import (
-    AckBatch,
-    AckType,
     PartitionOutcome,
     ShareAcks,
     ShareExchange,
@@ -33,13 +31,6 @@ from goqueue.model.share_groups import (
     ShareUnsent,
     ShareWanted,
 )
-
-# Returns the end of a batch ahead of an offset, by group, topic, partition and offset, after about
-# so many records and bytes.
-LookAhead = Callable[..., int]
-# Records that are returned in one iteration of the event loop; others are served in between.
-RETURNED_PER_TURN = 2_000
-_ACCEPTED = bytes((AckType.ACCEPT,))
 
 
 @dataclass(slots=True)
@@ -54,19 +45,12 @@ class ShareLeases:
     """Leases records to members, and settles them."""
 
     def __init__(
-        self,
-        topics: Topics,
-        hosts: QueueHosts,
-        groups: QueueGroups,
-        positions: QueuePositions,
-        look_ahead: LookAhead,
+        self, topics: Topics, hosts: QueueHosts, groups: QueueGroups, positions: QueuePositions
     ) -> None:
-        """`look_ahead` returns where batches end in partitions that this node leads."""
         self._topics = topics
         self._hosts = hosts
         self._groups = groups
         self._positions = positions
-        self._look_ahead = look_ahead
 
     def now_ms(self) -> int:
         """Return the time by the clock that leases are measured with."""
@@ -79,14 +63,14 @@ class ShareLeases:
         arrived_ms = self.now_ms()
         group = self._owned(call.group_id)
         self._hosts.sources.lanes.catch_up()
-        acking = await self._acknowledge(group, call.member_id, call.acks)
+        acking = self._acknowledge(group, call.member_id, call.acks)
         if call.is_new_session:
             # A copy of this call that comes later must not return what the first one has leased.
             is_older = partial(_is_of_another_session, call.session_id)
-            await self._return(group, call.member_id, call.wanted, is_older, is_counted=True)
+            self._return(group, call.member_id, call.wanted, is_older, is_counted=True)
         by_topic, errors = await self._begun(group, call.wanted, aligned_ends)
         # The acknowledgements are written together with the leases.
-        leasing = _Leasing(call, group, self._look_ahead, cancellation)
+        leasing = _Leasing(call, group, cancellation)
         leases = await leasing.leases(list(by_topic.values())) if by_topic else []
         return ShareExchange(
             group.settings.visibility_ms,
@@ -100,7 +84,7 @@ class ShareLeases:
         self, group_name: str, member: str, acks: Sequence[ShareAcks]
     ) -> list[PartitionOutcome]:
         """Apply acknowledgements; return the outcome of each partition when it is durable."""
-        return await (await self._acknowledge(self._owned(group_name), member, acks))
+        return await self._acknowledge(self._owned(group_name), member, acks)
 
     async def release(
         self,
@@ -117,8 +101,7 @@ class ShareLeases:
         """
         group = self._owned(group_name)
         is_over = partial(_is_of_session, session_id)
-        changed = await self._return(group, member, partitions, is_over, is_counted=is_counted)
-        for hosted in changed:
+        for hosted in self._return(group, member, partitions, is_over, is_counted=is_counted):
             await hosted.saved()
 
     async def give_back(self, group_name: str, member: str, unsent: Sequence[ShareUnsent]) -> None:
@@ -127,7 +110,7 @@ class ShareLeases:
         for one in unsent:
             hosted = self._started(group, one.topic, one.partition)
             if hosted is not None:
-                void_held(hosted, member, one.partition, one.ranges)
+                hosted.void_held(member, one.partition, one.ranges)
 
     # Settling
 
@@ -143,30 +126,25 @@ class ShareLeases:
                 group.shard.check_writable()
         return group
 
-    async def _acknowledge(
+    def _acknowledge(
         self, group: HostedGroup, member: str, acks: Sequence[ShareAcks]
     ) -> Promise[list[PartitionOutcome]]:
-        """Settle; the promise resolves when that is durable."""
-        gathering = _Gathering(acks)
-        for places in _turns_of(acks):
-            if places.start:
-                await self._next_turn()
-            by_queue: dict[HostedQueue, list[int]] = {}
-            for place in places:
-                one = acks[place]
-                hosted = self._started(group, one.topic, one.partition)
-                if hosted is not None:
-                    by_queue.setdefault(hosted, []).append(place)
-                else:
-                    first = one.batches[0].first if one.batches else 0
-                    gathering.errors[place] = InvalidRecordState(first)
-            for hosted, of_queue in by_queue.items():
-                settled = _settle(hosted, member, [acks[place] for place in of_queue])
-                gathering.gather(hosted.answer(settled), of_queue)
-        gathering.end()
+        """Settle now; the promise resolves when that is durable."""
+        errors: list[GoQueueError | None] = [None] * len(acks)
+        by_queue: dict[HostedQueue, list[int]] = {}
+        for place, one in enumerate(acks):
+            hosted = self._started(group, one.topic, one.partition)
+            if hosted is not None:
+                by_queue.setdefault(hosted, []).append(place)
+            else:
+                errors[place] = InvalidRecordState(one.batches[0].first if one.batches else 0)
+        gathering = _Gathering(acks, errors, len(by_queue))
+        for hosted, places in by_queue.items():
+            settled = _settle(hosted, member, [acks[place] for place in places])
+            hosted.answer(settled).then(partial(gathering.settled, places))
         return gathering.promise
 
-    async def _return(
+    def _return(
         self,
         group: HostedGroup,
         member: str,
@@ -177,26 +155,13 @@ class ShareLeases:
     ) -> list[HostedQueue]:
         """Return leases of a member that are over; return the queues that have changed."""
         changed: dict[HostedQueue, None] = {}
-        room = RETURNED_PER_TURN
         for one in partitions:
-            while (hosted := self._started(group, one.topic, one.partition)) is not None:
-                count = return_held(
-                    hosted, member, one.partition, is_over, is_counted=is_counted, at_most=room
-                )
-                room -= count
-                if count:
-                    changed[hosted] = None
-                if room > 0:
-                    break
-                await self._next_turn()
-                room = RETURNED_PER_TURN
+            hosted = self._started(group, one.topic, one.partition)
+            if hosted is not None and hosted.return_held(
+                member, one.partition, is_over, is_counted=is_counted
+            ):
+                changed[hosted] = None
         return list(changed)
-
-    def _next_turn(self) -> Promise[None]:
-        """Resolves when others have been served."""
-        turn: Promise[None] = Promise()
-        self._hosts.clock.call_soon(partial(turn.resolve, None))
-        return turn
 
     def _started(self, group: HostedGroup, topic_name: str, number: int) -> HostedQueue | None:
         """Return the queue of a partition, if the group has ever read it."""
@@ -236,16 +201,9 @@ class ShareLeases:
 class _Leasing:
     """One request for records of several topics, each of which has a queue of its own."""
 
-    def __init__(
-        self,
-        call: ShareFetch,
-        group: HostedGroup,
-        look_ahead: LookAhead,
-        cancellation: Cancellation,
-    ) -> None:
+    def __init__(self, call: ShareFetch, group: HostedGroup, cancellation: Cancellation) -> None:
         self._call = call
         self._group = group
-        self._look_ahead = look_ahead
         self._acquirers: list[Acquirer] = []
         self._cancellation = cancellation
         cancellation.on_cancel(self._cancel)
@@ -276,25 +234,12 @@ class _Leasing:
             call.records_max if room is None else room,
             self._group.settings.visibility_ms,
             aligned_ends=wanted.aligned_ends,
-            look_ahead=self._looking_ahead(wanted.hosted),
             session_id=call.session_id,
             on_lease=self._stop_others,
         )
         self._acquirers.append(acquirer)
         wanted.hosted.receive(acquirer, wait_ms)
         return acquirer
-
-    def _looking_ahead(self, hosted: HostedQueue) -> Callable[[int, int], int] | None:
-        call = self._call
-        if call.is_record_limited:
-            return None
-        return partial(
-            self._look_ahead,
-            call.group_id,
-            hosted.topic.name,
-            records=call.records_max,
-            bytes_max=call.bytes_max,
-        )
 
     def _stop_others(self, acquirer: Acquirer) -> None:
         """Stop waiting for other topics as soon as there are records of one."""
@@ -326,23 +271,16 @@ class _Leasing:
 class _Gathering:
     """Gathers the outcomes of acknowledgements in several queues."""
 
-    def __init__(self, acks: Sequence[ShareAcks]) -> None:
+    def __init__(
+        self, acks: Sequence[ShareAcks], errors: list[GoQueueError | None], queue_count: int
+    ) -> None:
         self.promise: Promise[list[PartitionOutcome]] = Promise()
-        self.errors: list[GoQueueError | None] = [None] * len(acks)
         self._acks = acks
-        self._left = 1  # until all acknowledgements are applied
-
-    def gather(self, outcomes: Promise[list[GoQueueError | None]], places: Sequence[int]) -> None:
-        """Wait for the outcomes of acknowledgements in one queue."""
-        self._left += 1
-        outcomes.then(partial(self._settled, places))
-
-    def end(self) -> None:
-        """All acknowledgements have been applied."""
-        self._left -= 1
+        self._errors = errors
+        self._left = queue_count
         self._finish()
 
-    def _settled(
+    def settled(
         self,
         places: Sequence[int],
         outcomes: list[GoQueueError | None] | None,
@@ -354,32 +292,15 @@ class _Gathering:
             assert isinstance(failure, GoQueueError)
             outcomes = [failure] * len(places)
         for place, error in zip(places, outcomes, strict=True):
-            self.errors[place] = error
+            self._errors[place] = error
         self._finish()
 
     def _finish(self) -> None:
         if not self._left:
-            pairs = zip(self._acks, self.errors, strict=True)
+            pairs = zip(self._acks, self._errors, strict=True)
             self.promise.resolve(
                 [PartitionOutcome(one.topic, one.partition, e) for one, e in pairs]
             )
-
-
-def _turns_of(acks: Sequence[ShareAcks]) -> Iterator[range]:
-    """Yield which acknowledgements to apply in one iteration of the event loop."""
-    begin = count = 0
-    for place, one in enumerate(acks):
-        more = sum(_returned(batch) for batch in one.batches)
-        if count and count + more > RETURNED_PER_TURN:
-            yield range(begin, place)
-            begin, count = place, 0
-        count += more
-    yield range(begin, len(acks))
-
-
-def _returned(batch: AckBatch) -> int:
-    """Return of how many records each may take time; ranges that are accepted do not."""
-    return 0 if batch.types == _ACCEPTED else batch.last - batch.first + 1
 
 
 def _is_of_session(session_id: int, lease: Lease) -> bool:

@@ -1,9 +1,8 @@
 """Records of leases, read by the leader of their partition from its own log.
 
-Whole batches are sent as they are stored, so a lease should end where a batch does. An owner of a
-group that leads the partition looks where that is when it leases records. To any other owner the
-leader tells with its request up to where it would like to have new records; it remembers where the
-group continues in each partition.
+Whole batches are sent as they are stored. So that a lease ends where a batch does, the leader tells
+the owner of the group up to where it would like to have new records; it remembers where the group
+continues in each partition.
 """
 
 from __future__ import annotations
@@ -28,25 +27,17 @@ from goqueue.storage.log import Slice
 PLACES_MAX = 20_000
 # Records that were not leased are sent along if there are at most so many between two that were.
 NEAR_OFFSETS = 100
+_RECORD_BYTES = 256  # assumed, until records of a partition were sent
 
 Range = tuple[int, int]  # first and last offset
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where a group continues in a partition, and how large its records were.
-
-    The end of a batch ahead of it is looked up once, until there are more records.
-    """
+    """Where a group continues in a partition, and how large its records were."""
 
     next_offset: int
     record_bytes: float
-    looked_up: tuple[int, int, int] = (-1, 0, 0)  # from where, how far, and the end of records
-    aligned_end: int = 0
-
-    def fitting(self, records: int, bytes_max: int) -> int:
-        """Return how many new records, of so many at most, a response will probably hold."""
-        return max(1, min(records, int(bytes_max / self.record_bytes)))
 
 
 @dataclass(slots=True)
@@ -92,25 +83,12 @@ class ShareServing:
         place = self._places.get((group, topic.id, partition.name.partition))
         if place is None:
             return 0
-        records = place.fitting(records, bytes_max)
-        wanted = place.next_offset, records, partition.last_stable_offset
-        if place.looked_up != wanted:
-            place.aligned_end = _end_ahead(partition, place.next_offset, records)
-            place.looked_up = wanted
-        return place.aligned_end
-
-    def look_ahead(
-        self, group: str, topic_name: str, number: int, offset: int, *, records: int, bytes_max: int
-    ) -> int:
-        """Return the same for a group that continues at an offset, if this node leads there."""
+        size = min(bytes_max, round(records * place.record_bytes))
         try:
-            topic, partition = self.led(topic_name, number)
+            ahead = partition.read(place.next_offset, bytes_max=size, is_committed_only=True)
         except GoQueueError:
-            return 0
-        place = self._places.get((group, topic.id, number))
-        if place is not None:
-            records = place.fitting(records, bytes_max)
-        return _end_ahead(partition, offset, records)
+            return 0  # Reading what is leased reports it.
+        return 0 if ahead is None else ahead.end_offset
 
     def read(self, group: str, leased: ShareLeased, *, bytes_max: int, is_first: bool) -> ReadLease:
         """Read leased records as far as they fit; the first batch of a response always does."""
@@ -137,20 +115,6 @@ class ShareServing:
         self._places.move_to_end(key)
         if len(self._places) > PLACES_MAX:
             self._places.popitem(last=False)
-
-
-def _end_ahead(partition: Partition, offset: int, records: int) -> int:
-    """Return where the batches of at most so many records from an offset on end; 0 if unknown.
-
-    The first batch counts whatever it has.
-    """
-    try:
-        beyond = partition.read(offset + records, bytes_max=1, is_committed_only=True)
-    except GoQueueError:
-        return 0  # Reading what is leased reports it.
-    if beyond is None:
-        return 0  # There are no more.
-    return beyond.offset if beyond.offset > offset else beyond.end_offset
 
 
 class _Reading:

@@ -26,7 +26,7 @@ from goqueue.wire.kafka.messages.header import decode_request_header
 from goqueue.wire.kafka.produce_fast_path import RUN_REQUESTS_MAX, produce_one, read_run
 from goqueue.wire.kafka.request_reference import VERSION_MAX, VERSION_MIN
 from goqueue.wire.kafka.response_errors import name_of
-from goqueue.wire.parts import Part, joined
+from goqueue.wire.parts import Part
 
 if TYPE_CHECKING:
     from goqueue.broker.gate.grants import Meter
@@ -121,7 +121,7 @@ class Call:
         else:
             parts[0] = _RESPONSE_HEAD.pack(length, self.correlation_id)
         self._measure(served.errors_in(response))
-        self.parts = joined(parts)
+        self.parts = parts
         self.is_done = True
         self.connection.advance()
         if self.parts:  # Earlier responses are not ready.

@@ -219,27 +219,6 @@ def test_a_waiting_fetch_is_answered_when_it_delays_the_answer_to_another_reques
     assert one.fetch() == [(0, 0, 1)]  # The session has gone on.
 
 
-def test_a_waiting_fetch_that_acknowledges_gives_way_too_and_says_what_became_of_it(
-    client: Client,
-) -> None:
-    client.produce(b"a")
-    one, two = Consumer(client, "one"), Consumer(client, "two")
-    assert one.fetch() == [(0, 0, 1)]
-    started_ms = client.node.clock.now_ms()
-    request = share_fetch_request(one.subject, epoch=one.epoch, max_wait_ms=20_000)
-    accepted = share_fetch.AcknowledgementBatch(0, 0, [AckType.ACCEPT])
-    request.topics[0].partitions[0].acknowledgement_batches = [accepted]
-    one.send("ShareFetch", request)
-    one.send("Metadata", request_of("Metadata", 12, one.subject))
-    answer = one.take("ShareFetch")
-    (part,) = answer.responses[0].partitions
-    assert (part.acknowledge_error_code, part.acquired_records) == (0, [])
-    one.take("Metadata")
-    assert client.node.clock.now_ms() - started_ms <= 2 * LONG_POLL_GRACE_MS
-    one.hang_up()
-    assert two.fetch() == []  # It was accepted.
-
-
 def test_a_fetch_that_delays_nobody_waits(client: Client) -> None:
     one = Consumer(client, "one")
     one.fetch()

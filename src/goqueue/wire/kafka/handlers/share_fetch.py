@@ -176,7 +176,10 @@ async def _fetch(
     else:
         waits_since = perf_counter()
         call.connection.cancellations[promise] = cancellation.cancel
-        call.connection.long_poll(call, cancellation.cancel)
+        if not acks.wanted:
+            # The owner of the group may be another node, which answers a call that is cancelled
+            # without saying what has become of its acknowledgements.
+            call.connection.long_poll(call, cancellation.cancel)
         try:
             fetched = await promise
         finally:

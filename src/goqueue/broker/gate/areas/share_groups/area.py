@@ -130,7 +130,6 @@ class ShareGroupsArea(Area):
             broker.share_serving,
             session,
             call,
-            is_owner_here=broker.queues.groups.owner_of(call.group_id) == broker.node_id,
             now_ms=broker.share_leases.now_ms,
             check_again=partial(self._check_again, session, self._authoriser.epoch),
         )
@@ -164,17 +163,16 @@ class ShareGroupsArea(Area):
                     raise
                 # Acknowledging costs no quota, and may be what makes room.
                 call, aligned_ends = msgspec.structs.replace(call, wanted=()), ()
-        acks = call.acks
-        allowed, denied = self._divided(session, acks)
-        if denied:
-            call = msgspec.structs.replace(call, acks=tuple(allowed))
-        exchanged = await self._broker.share_leases.exchange(call, aligned_ends, cancellation)
+        allowed, denied = self._divided(session, call.acks)
+        exchanged = await self._broker.share_leases.exchange(
+            msgspec.structs.replace(call, acks=tuple(allowed)), aligned_ends, cancellation
+        )
         if quotas.is_active:
             count = sum(each.count for one in exchanged.leased for each in one.ranges)
             quotas.leased(call.group_id, count)
         if not denied:
             return exchanged
-        acked = _in_order(acks, exchanged.acked, denied)
+        acked = _in_order(call.acks, exchanged.acked, denied)
         return msgspec.structs.replace(exchanged, acked=tuple(acked))
 
     @operation(Action.READ, group("call.group_id"), owner=owner_of_call, is_always_routed=True)

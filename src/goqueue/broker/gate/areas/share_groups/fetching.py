@@ -64,16 +64,13 @@ class ShareFetching:
         session: Session,
         call: ShareFetch,
         *,
-        is_owner_here: bool,
         now_ms: Callable[[], int],
         check_again: Callable[[str], None],
     ) -> None:
         """`owners` sends operations to the owner of the group.
 
-        With `is_owner_here`, that looks for the ends of batches itself.
         `check_again` raises if the right to read a topic has ended since it was checked first.
         """
-        self._looks_ahead = not is_owner_here and not call.is_record_limited
         self._now_ms = now_ms
         self._check_again = check_again
         self._owners = owners
@@ -88,7 +85,7 @@ class ShareFetching:
         """Read a partition; raise unless this node leads it."""
         topic, partition = self._serving.led(wanted.topic, wanted.partition)
         call, aligned_end = self._call, 0
-        if self._looks_ahead:
+        if not call.is_record_limited:
             aligned_end = self._serving.aligned_end(
                 call.group_id,
                 topic,
@@ -106,12 +103,10 @@ class ShareFetching:
     async def fetch(self, cancellation: Cancellation) -> ShareFetched:
         call = self._call
         wait_ms = 0 if self._parts else min(call.wait_ms, WAIT_MS_MAX)
-        if self._parts or wait_ms != call.wait_ms:
-            call = msgspec.structs.replace(call, wanted=tuple(self._wanted), wait_ms=wait_ms)
         asked_ms = self._now_ms()
         exchanged = await self._owners.exchange(
             self._session,
-            call=call,
+            call=msgspec.structs.replace(call, wanted=tuple(self._wanted), wait_ms=wait_ms),
             aligned_ends=tuple(self._aligned_ends),
             wait_ms=wait_ms,
             cancellation=cancellation,
