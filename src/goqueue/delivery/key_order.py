@@ -222,7 +222,8 @@ class KeyBatches:
         if key == NO_KEY:
             return [offset]
         queue = self._queues[key]
-        del queue.out[offset]
+        if queue.out.pop(offset, None) is None:
+            return []  # It waits already: an earlier lease of it has ended.
         insort(queue.waiting, offset)
         self.parked_count += 1
         return self._offer(key, queue)
